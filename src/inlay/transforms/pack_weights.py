@@ -15,8 +15,6 @@ neighbors along the sum as it adds at once, in the format that it reads. Zero po
 off before, where that format holds the difference. Convolutions of 3 x 3 take Winograd's form where it
 is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wants one side without a sign,
 128 is added to what has one, and `128 * sum(w)` is taken off the sums, with what is added to them anyway.
-
-**Requantizations** by constants have these prepared (`ops/prepared_rounding.py`), where shifts allow it.
 """
 
 from __future__ import annotations
@@ -56,7 +54,6 @@ from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
-from inlay.transforms._prepared_rounding import prepared_rounding
 
 
 def _same(_device: str) -> Target | None:
@@ -168,8 +165,6 @@ def run(module: Module, context: PassContext) -> Module:
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if _is_in_blocks(value):
             return _packed_blocks(block, value, options, operators)
-        if _is_call(value, "requantize"):
-            return _prepared(block, value, options, operators)
         if _is_call(value, "add"):
             return _joined(block, value)
         product = _product(value)
@@ -224,16 +219,6 @@ def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
 
 def _is_call(value: Expr, name: str) -> TypeGuard[Call]:
     return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name == name
-
-
-def _prepared(block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable) -> Expr | None:
-    if options.targets("" if call.place is None else call.place.device) is None:
-        return None
-    made = prepared_rounding(call)
-    if made is None:
-        return None
-    operands, attrs = made
-    return block.make(operators.definition("requantize_prepared").op, (call.args[0], *operands), attrs)
 
 
 def _packed_blocks(

@@ -1,0 +1,152 @@
+"""Prepares requantizations by constants for the devices that they run on.
+
+A processor requantizes what importers write with a multiplier and a shift, or with a scale, in fewer
+instructions where constants are prepared for it:
+
+* **By floats** (`ops/float_rounding.py`), where a device has an instruction that multiplies and adds, and
+  `analysis/float_roundings.py` proves that all accumulators that can occur have the same results. They are
+  bounded by the weights of the product that made them, and what is added to it. An offset that the proof
+  wants on accumulators is added to those; `pack-weights` joins it with what is added there anyway.
+* **By integers** (`ops/prepared_rounding.py`) elsewhere, where shifts allow it.
+
+Behind the choice of places: what accelerators take has the form that importers write. Devices are those that
+`pack-weights` packs for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeGuard
+
+import numpy as np
+
+from inlay.analysis.float_roundings import float_rounding
+from inlay.analysis.roundings import Requantization
+from inlay.arith.dtype import I32
+from inlay.ir import make
+from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.module import Module
+from inlay.ir.types import TensorType
+from inlay.ops._build import Array
+from inlay.ops.float_rounding import FloatRoundingAttrs
+from inlay.ops.requantization import RequantizeAttrs
+from inlay.ops.table import OperatorTable
+from inlay.passes.contract import Pass, PassContext, Property
+from inlay.transforms._blocks import BlockWriter, rewrite_module
+from inlay.transforms._prepared_rounding import prepared_rounding
+from inlay.transforms.pack_weights import PackOptions
+
+_PRODUCTS = ("conv_nhwc_integer", "depthwise_conv_nhwc_integer", "matmul_integer")
+"""Products whose last axis of weights is the last one of the result."""
+_LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Prepare what is constant. Cost: linear in the program and in constants, times results of 8 bits."""
+    operators = context.ops
+    assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
+    options = context.options_for(PackOptions)
+
+    def step(block: BlockWriter, value: Expr) -> Expr | None:
+        if not _is_call(value, "requantize"):
+            return None
+        target = options.targets("" if value.place is None else value.place.device)
+        if target is None:
+            return None
+        by_floats = _by_floats(block, value, operators) if target.has_fma else None
+        return by_floats or _by_integers(block, value, operators)
+
+    return rewrite_module(module, step)
+
+
+def _is_call(value: Expr, name: str) -> TypeGuard[Call]:
+    return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name == name
+
+
+def _array(e: Expr) -> Array | None:
+    return e.value if isinstance(e, Const) and isinstance(e.value, np.ndarray) else None
+
+
+def _by_integers(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | None:
+    made = prepared_rounding(call)
+    if made is None:
+        return None
+    operands, attrs = made
+    return block.make(operators.definition("requantize_prepared").op, (call.args[0], *operands), attrs)
+
+
+# --------------------------------------------------------------------------- by floats
+
+
+def _by_floats(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | None:
+    assert isinstance(call.callee, OpRef), "a requantization is a call of its operator"
+    attrs = call.callee.attrs
+    assert isinstance(attrs, RequantizeAttrs), "requantizations have their attributes"
+    x, factors = call.args[0], [_array(a) for a in call.args[1:]]
+    if not isinstance(x.type, TensorType) or x.type.dtype is not I32:
+        return None
+    constants = [f for f in factors if f is not None and f.size]
+    if len(constants) < len(factors) or _is_power(constants):
+        return None
+    is_last = attrs.axis in (-1, len(x.type.shape) - 1)
+    ends = _ends(block, x) if is_last or all(f.ndim == 0 for f in constants) else None
+    low, high = (np.int64(_LEAST), np.int64(_GREATEST)) if ends is None else ends
+    if all(f.ndim == 0 for f in constants):
+        low, high = low.min(), high.max()
+    channels = np.broadcast_shapes(*(f.shape for f in constants), low.shape) or (1,)
+    *known, low, high = (np.broadcast_to(e, channels).copy() for e in (*constants, low, high))
+    found = float_rounding(Requantization(replace(attrs, axis=0), *known), low, high)
+    if found is None:
+        return None
+    if np.any(found.shift):
+        less = make.const(_shaped(-found.shift, like=constants))
+        x = block.call(operators.definition("add").op, (x, less), None)
+    operands = [found.scale, found.offset]
+    if np.any(found.below != found.offset):
+        operands += [found.below, found.pivot] if np.any(found.pivot) else [found.below]
+    made = FloatRoundingAttrs(attrs.dtype, *attrs.ends(), attrs.axis)
+    arguments = (x, *(make.const(_shaped(e, like=constants)) for e in operands))
+    return block.make(operators.definition("requantize_by_floats").op, arguments, made)
+
+
+def _shaped(e: Array, like: list[Array]) -> Array:
+    """Return a number for each channel, or the one where there is one for all."""
+    return e if any(f.ndim for f in like) else e.reshape(())
+
+
+def _is_power(factors: list[Array]) -> bool:
+    """Whether a factor is one float that is a power of two, which `lower/exact_floats.py` knows."""
+    return len(factors) == 1 and factors[0].ndim == 0 and float(np.frexp(factors[0])[0]) == 0.5
+
+
+def _ends(block: BlockWriter, x: Expr) -> tuple[Array, Array] | None:
+    """Return the ends of sums of products with constant weights, for each channel; None if not known."""
+    more: list[Array] = []
+    made = block.definition(x)
+    while _is_call(made, "add"):
+        added = _array(made.args[1])
+        if added is None or added.size != (added.shape[-1] if added.ndim else 1):
+            return None
+        more.append(added.reshape(-1).astype(np.int64))
+        made = block.definition(made.args[0])
+    if not isinstance(made, Call) or not isinstance(made.callee, OpRef):
+        return None
+    if made.callee.op.name not in _PRODUCTS or len(made.args) != 2:
+        return None
+    factor, weights = made.args[0].type, _array(made.args[1])
+    if weights is None or not isinstance(factor, TensorType):
+        return None
+    info, axes = np.iinfo(factor.dtype.numpy), tuple(range(weights.ndim - 1))
+    up = np.maximum(weights, 0).sum(axes, dtype=np.int64)
+    down = np.minimum(weights, 0).sum(axes, dtype=np.int64)
+    low, high = up * info.min + down * info.max, up * info.max + down * info.min
+    for added in reversed(more):
+        if np.any(low < _LEAST) or np.any(high > _GREATEST):
+            return None
+        low, high = low + added, high + added
+    return None if np.any(low < _LEAST) or np.any(high > _GREATEST) else (low, high)
+
+
+PASS = Pass(
+    __name__, run, "prepare the constants of requantizations", requires=(Property.ANF,), options=PackOptions
+)

@@ -1,0 +1,87 @@
+"""Requantizations are prepared for a device as its sums allow, and results are the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inlay.arith.dtype import I8, I32
+from inlay.interp.tensor import evaluate_expr
+from inlay.ir import make
+from inlay.ir.module import Module
+from inlay.machine.target import Target
+from inlay.ops.requantization import Rounding, quantized_multiplier
+from inlay.passes.contract import PassContext
+from inlay.transforms import convert_layout, eliminate_dead, fold_constants, prepare_rounding, to_anf
+from inlay.transforms.pack_weights import PackOptions
+from tests.unit.transforms.programs import OPS, Program, operators, same
+
+FUSED = Target(vector_bytes=32, fma=True)
+RNG = np.random.default_rng(5)
+
+
+def prepared(module: Module, there: Target | None = FUSED) -> Module:
+    """Return a program with layouts and prepared constants."""
+    context = PassContext(OPS, evaluate=evaluate_expr, options={PackOptions: PackOptions(lambda _: there)})
+    for p in (to_anf, convert_layout, fold_constants, prepare_rounding, eliminate_dead):
+        module = p.PASS.run(module, context)
+    return module
+
+
+def network(factors, zero: int = 3, bias: int = 0, rounding: Rounding = Rounding.TFLITE) -> Module:
+    """A convolution of bytes with a bias, requantized by multipliers and shifts."""
+    p = Program()
+    w = RNG.integers(-127, 128, (6, 4, 3, 3)).astype(np.int8)
+    s = p.op("conv_integer", p.input("x", 2, 4, 7, 8, dtype=I8), make.const(w))
+    s = p.op("add", s, make.const((bias + RNG.integers(-3000, 3000, (6, 1, 1))).astype(np.int32)))
+    constants = (make.const(e) for e in quantized_multiplier(factors))
+    return p.module(p.op("requantize", s, *constants, dtype=I8, zero=zero, rounding=rounding))
+
+
+@pytest.mark.parametrize("zero", [-128, 3])
+@pytest.mark.parametrize("factors", [0.004, np.linspace(2e-3, 9e-3, 6)], ids=("one", "each"))
+def test_convolutions_are_requantized_by_floats(factors, zero: int) -> None:
+    before = network(factors, zero)
+    after = prepared(before)
+    assert operators(after)["requantize_by_floats"] == 1
+    same(before, after, RNG.integers(-128, 128, (2, 4, 7, 8)).astype(np.int8), exact=True)
+
+
+def test_what_the_sums_can_be_decides() -> None:
+    near, far = (operators(prepared(network(np.full(6, 3e-6), 3, bias))) for bias in (0, 2**31 - 4000))
+    assert near["requantize_by_floats"] == 1
+    assert far["requantize_by_floats"] == 0 and far["requantize_prepared"] == 1
+
+
+def test_devices_without_a_fused_multiplication_stay_with_integers() -> None:
+    before = network(0.004)
+    after = prepared(before, replace(FUSED, fma=False))
+    assert operators(after)["requantize_prepared"] == 1
+    same(before, after, RNG.integers(-128, 128, (2, 4, 7, 8)).astype(np.int8), exact=True)
+
+
+def test_devices_that_read_no_prepared_constants_keep_what_importers_write() -> None:
+    assert operators(prepared(network(0.004), None))["requantize"] == 1
+
+
+def test_a_float_that_is_a_power_of_two_stays() -> None:
+    p = Program()
+    x = p.input("x", 4, 6, dtype=I32)
+    module = p.module(p.op("requantize", x, make.const(np.float32(2.0**-7)), dtype=I8))
+    assert operators(prepared(module))["requantize"] == 1
+
+
+def test_any_accumulators_have_the_results_that_a_multiplier_gives() -> None:
+    p = Program()
+    m, s = quantized_multiplier([0.011, 0.17, 0.02])
+    x = p.input("x", 40, 3, dtype=I32)
+    before = p.module(
+        p.op("requantize", x, make.const(m), make.const(s), dtype=I8, zero=-9, rounding=Rounding.TFLITE)
+    )
+    after = prepared(before)
+    assert operators(after)["requantize_by_floats"] == 1
+    ends = np.array([-(2**31), 2**31 - 1, 0, -1])
+    values = np.concatenate([RNG.integers(-30000, 30000, 112), ends, ends]).reshape(40, 3)
+    same(before, after, values.astype(np.int32), exact=True)
