@@ -6,12 +6,23 @@ and after. Transforming an element costs about as much as `TRANSFORM` multiplica
 channels do not pay. Transformed tiles of the input and of the result go through memory: they are to
 stay in the last cache.
 
+Floats are done block by block, and a block's temporaries stay in the second cache: `float_lines` says how
+many lines of tiles make one. There, an element costs about as much to transform as `FLOAT_TRANSFORM`
+multiply-adds (13 with AVX-512 at 190 GFLOP/s, less where the plain sums have few channels to run over), and a
+weight that is not in the second cache about as much to load as `LOAD` of them. There are 16 weights for 9.
+
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), section 4.
 """
 
 from __future__ import annotations
 
 TRANSFORM = 24
+FLOAT_TRANSFORM = 10
+LOAD = 30
+FEWEST_TILES = 10
+"""In a block: each weight is loaded once for so many multiply-adds."""
+FEWEST_BLOCKS = 4
+"""That threads share; with fewer, an image is one block, and threads share each step."""
 _TILE = 2
 _DIRECT = 36
 _TRANSFORMED = 16
@@ -31,3 +42,32 @@ def pays(rows: int, columns: int, c: int, oc: int, *, images: int, cache_bytes: 
     direct = _DIRECT // _TILE**2 * images * rows * columns * c * oc
     held = _TRANSFORMED * tiles * (2 * c + 4 * oc)
     return transformed < direct and held <= cache_bytes
+
+
+def float_lines(
+    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
+) -> int | None:
+    """Return how many lines of tiles make a block of floats; None where the plain sums are faster.
+
+    Args:
+        rows, columns: of the result.
+        c, oc: channels of the input and of the result.
+        images: how many; None where that is not known.
+        l2_bytes: size of the second cache.
+        cache_bytes: size of the last cache; 0 where there is none.
+    """
+    high, wide = -(-rows // _TILE), -(-columns // _TILE)
+    lines = min(-(-FEWEST_TILES // wide), high)
+    if images is None:
+        lines = min(lines, max(1, high // FEWEST_BLOCKS))
+    elif images * -(-high // lines) < FEWEST_BLOCKS:
+        lines = high
+    blocks = -(-high // lines)
+    count = images or 1
+    is_far = 4 * _TRANSFORMED * c * oc > l2_bytes
+    load = LOAD if is_far else 0
+    transformed = _TRANSFORMED * count * blocks * lines * wide * (c * oc + FLOAT_TRANSFORM * (c + oc))
+    direct = _DIRECT // _TILE**2 * c * oc * (count * rows * columns + load)
+    held = 4 * _TRANSFORMED * lines * wide * (c + oc)
+    pays_off = transformed + _TRANSFORMED * c * oc * load < direct
+    return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None

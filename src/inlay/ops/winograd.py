@@ -39,9 +39,9 @@ TILE = lit(2)
 """Rows and columns of the result that a tile gives."""
 TERMS = 16
 """Elements of a transformed tile."""
-_B = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
-_A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
-_TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
+INPUT = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
+RESULT = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
+TWICE_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +79,19 @@ Element = Callable[[int], te.ScalarValue]
 """An element of a line, by its position."""
 
 
-def _weight_line(which: Int, w: Element) -> te.ScalarValue:
+def weight_line(which: Int, w: Element) -> te.ScalarValue:
     """Return an element of the line of four that three weights give: a row of 2 G times the line."""
     forms = (w(0) * 2, w(0) + w(1) + w(2), w(0) - w(1) + w(2), w(2) * 2)
     return _chosen(which, forms)
 
 
-def _input_line(which: Int, d: Element) -> te.ScalarValue:
+def input_line(which: Int, d: Element) -> te.ScalarValue:
     """Return an element of a transformed line of four: a row of B^T times the line."""
     forms = (d(0) - d(2), d(1) + d(2), d(2) - d(1), d(1) - d(3))
     return _chosen(which, forms)
 
 
-def _result_line(which: Int, m: Element) -> te.ScalarValue:
+def result_line(which: Int, m: Element) -> te.ScalarValue:
     """Return an element of the line of two that a transformed one of four gives: a row of A^T."""
     return _chosen(which, (m(0) + m(1) + m(2), m(1) - m(2) - m(3)))
 
@@ -119,7 +119,7 @@ def _pack_rule(ctx: TypeContext, a: WinogradPackAttrs, args: Types) -> TensorTyp
 
 def _pack_reference(a: WinogradPackAttrs, w: Array) -> Array:
     c, oc = w.shape[2:]
-    u = np.einsum("ir,js,rsco->ijco", _TWICE_G, _TWICE_G, w.astype(np.int64))
+    u = np.einsum("ir,js,rsco->ijco", TWICE_G, TWICE_G, w.astype(np.int64))
     groups, panels = -(-c // a.group), -(-oc // a.panel)
     full = np.zeros((TERMS, groups * a.group, panels * a.panel), np.int16)
     full[:, :c, :oc] = u.reshape(TERMS, c, oc)
@@ -135,9 +135,9 @@ def _pack_compute(a: WinogradPackAttrs, operands: Sequence[te.Tensor], result: T
         inside = te.all_of(inside_panels(c, w.shape[2], a.group), inside_panels(o, w.shape[3], a.panel))
 
         def line(r: int) -> te.ScalarValue:
-            return _weight_line(mod(f, lit(4)), lambda s: w[lit(r), lit(s), c, o].cast(I16))
+            return weight_line(mod(f, lit(4)), lambda s: w[lit(r), lit(s), c, o].cast(I16))
 
-        return te.guarded(inside, _weight_line(floordiv(f, lit(4)), line), te.const(0, I16))
+        return te.guarded(inside, weight_line(floordiv(f, lit(4)), line), te.const(0, I16))
 
     return te.compute(result.shape, body, name="packed")
 
@@ -166,10 +166,10 @@ def _reference(a: WinogradAttrs, x: Array, u: Array) -> Array:
     full = np.full((n, 2 * th + 2, 2 * tw + 2, groups * group), a.outside, np.int64)
     full[:, top : top + height, left : left + width, :c] = x
     tiles = np.lib.stride_tricks.sliding_window_view(full, (4, 4), (1, 2))[:, ::2, ::2]
-    v = np.einsum("ir,js,ntucrs->ijntuc", _B, _B, tiles)
+    v = np.einsum("ir,js,ntucrs->ijntuc", INPUT, INPUT, tiles)
     whole = u.transpose(0, 2, 4, 1, 3).reshape(4, 4, groups * group, -1)[..., : a.channels]
     m = np.einsum("ijntuc,ijco->ijntuo", v, whole.astype(np.int64))
-    y = np.einsum("pi,qj,ijntuo->ntpuqo", _A, _A, m) >> 2
+    y = np.einsum("pi,qj,ijntuo->ntpuqo", RESULT, RESULT, m) >> 2
     return y.reshape(n, 2 * th, 2 * tw, a.channels)[:, :oh, :ow].astype(np.int32)
 
 
@@ -184,9 +184,9 @@ def _compute(a: WinogradAttrs, operands: Sequence[te.Tensor], result: TensorType
         b, row, column = floordiv(t, th * tw), mod(floordiv(t, tw), th) * TILE, mod(t, tw) * TILE
 
         def line(r: int) -> te.ScalarValue:
-            return _input_line(mod(f, lit(4)), lambda s: source[(b, row + r, column + s, c)])
+            return input_line(mod(f, lit(4)), lambda s: source[(b, row + r, column + s, c)])
 
-        return _input_line(floordiv(f, lit(4)), line)
+        return input_line(floordiv(f, lit(4)), line)
 
     v = te.compute((TERMS, tiles, source.shape[-1]), transform, name="tiles", stored=True)
 
@@ -201,9 +201,9 @@ def _compute(a: WinogradAttrs, operands: Sequence[te.Tensor], result: TensorType
         t = (b * th + floordiv(y, TILE)) * tw + floordiv(z, TILE)
 
         def line(i: int) -> te.ScalarValue:
-            return _result_line(mod(z, TILE), lambda j: m[(4 * i + j, t, o)])
+            return result_line(mod(z, TILE), lambda j: m[(4 * i + j, t, o)])
 
-        return _result_line(mod(y, TILE), line) >> 2
+        return result_line(mod(y, TILE), line) >> 2
 
     return te.compute(result.shape, back, name="conv")
 

@@ -28,8 +28,8 @@ import numpy as np
 
 from inlay.analysis.matrix_tiles import matrix_blocks
 from inlay.analysis.register_tiles import panel_width
-from inlay.analysis.winograd import pays
-from inlay.arith.dtype import I8, I16, U8, DType, from_numpy
+from inlay.analysis.winograd import float_lines, pays
+from inlay.arith.dtype import F32, I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -51,6 +51,7 @@ from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.quantized import along
 from inlay.ops.table import OperatorTable
 from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
+from inlay.ops.winograd_floats import WinogradFloatAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
@@ -273,6 +274,9 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     if not product.name.endswith("integer"):
         if len(product.x.type.shape) < 2 or (product.conv is not None and product.conv.groups > 1):
             return None
+        winograd = _winograd_floats(product, target)
+        if winograd is not None:
+            return winograd
         panel = panel_width(target, columns, terms, rows)
         plain = PackedAttrs(panel, columns)
         attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
@@ -358,6 +362,28 @@ def _winograd(product: _Product, target: Target) -> _Packing | None:
     panel = panel_width(target, oc, w.shape[2], tiles, dot.second.itemsize, target.tile_registers(dot))
     how, attrs = WinogradPackAttrs(panel, dot.width), WinogradAttrs(panel, oc, conv.pads, conv.outside)
     return _Packing(how, attrs, ("pack_winograd_weights", "conv_winograd"))
+
+
+def _winograd_floats(product: _Product, target: Target) -> _Packing | None:
+    """Return the packing for Winograd's form in floats; None where it does not apply or does not pay."""
+    conv, result, w = product.conv, product.call.type, product.array
+    if conv is None or conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
+        return None
+    assert isinstance(result, TensorType), "contractions have one result"
+    if result.dtype is not F32 or w.ndim != 4 or w.shape[:2] != (3, 3):
+        return None
+    images, rows, columns, oc = (n.value for n in result.shape)
+    if rows is None or columns is None or oc is None:
+        return None
+    last, terms = target.l3_bytes or target.l2_bytes, w.shape[2]
+    lines = float_lines(
+        rows, columns, terms, oc, images=images, l2_bytes=target.l2_bytes, cache_bytes=last
+    )
+    if lines is None:
+        return None
+    panel = panel_width(target, oc, terms, lines * -(-columns // 2))
+    attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines)
+    return _Packing(PackAttrs(panel), attrs, ("pack_winograd_floats", "conv_winograd_float"))
 
 
 def _window(conv: ConvAttrs | None) -> dict[str, Any]:

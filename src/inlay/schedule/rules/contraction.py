@@ -84,6 +84,7 @@ from inlay.schedule.rules.loops import reduce_loops, spatial_loops
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.rules.packing import Packing, pack, pack_inside, packing
+from inlay.schedule.rules.stages import join, stages, vectorize_stages
 from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
@@ -149,7 +150,8 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     """
     epilogue = _epilogue(s, block)
     taken: tuple[str, ...] = (block,) if epilogue is None else (block, epilogue)
-    plan = _plan(s, block, target)
+    staged = stages(s, block) if epilogue is None else None
+    plan = _plan(s, block, target, () if staged is None else staged.axes)
     matrices = matrix_plan(s.block(block), plan.before, plan.after, plan.row, target)
     if matrices is not None:
         contract_matrices(s, block, epilogue, matrices)
@@ -163,6 +165,10 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block)).name
     outer = _merge_nests(s, (block, epilogue), plan)
+    if staged is not None:
+        vectorize_stages(s, staged, target)
+        join(s, staged)
+        taken += (*staged.makers, staged.reader)
     if plan.block is not None:
         # Tiles of a block are then seen to be all that uses it.
         temporary = set_scope(s, temporary, Scope.WORKSPACE, at=outer)
@@ -256,7 +262,8 @@ class _Plan:
     block: int | None
 
 
-def _plan(s: Schedule, block: str, target: Target) -> _Plan:
+def _plan(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = ()) -> _Plan:
+    """Choose order and sizes; axes that are `outermost` are outside of all others."""
     b = s.block(block)
     dtype = written(b).dtype
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
@@ -270,7 +277,7 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
     batch = {y for x in by_column for y in symbols_in(x.indices)} if mixes else set[Sym]()
     others = range(len(spatial) - 1)
     before = [i for i in others if spatial[i].sym in batch]
-    free = [i for i in others if i not in before]
+    free = [i for i in others if i not in before and i not in outermost]
     wide = [i for i in free if spatial[i].extent != 1]
     row = (wide or free or [None])[-1]
     free = [i for i in free if i != row]
@@ -282,6 +289,7 @@ def _plan(s: Schedule, block: str, target: Target) -> _Plan:
         before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
+    before = [*outermost, *before]
     registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
     rows = None if row is None else spatial[row].extent
     is_product = dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
