@@ -19,8 +19,8 @@ from __future__ import annotations
 TRANSFORM = 24
 FLOAT_TRANSFORM = 10
 LOAD = 30
-FEWEST_TILES = 10
-"""In a block: each weight is loaded once for so many multiply-adds."""
+NEAR_TILES, FAR_TILES = 10, 40
+"""In a block, at least: each weight is loaded once for so many, from the second cache or from beyond."""
 FEWEST_BLOCKS = 4
 """That threads share; with fewer, an image is one block, and threads share each step."""
 _TILE = 2
@@ -57,14 +57,17 @@ def float_lines(
         cache_bytes: size of the last cache; 0 where there is none.
     """
     high, wide = -(-rows // _TILE), -(-columns // _TILE)
-    lines = min(-(-FEWEST_TILES // wide), high)
+    is_far = 4 * _TRANSFORMED * c * oc > l2_bytes
+    least = -(-(FAR_TILES if is_far else NEAR_TILES) // wide)
     if images is None:
-        lines = min(lines, max(1, high // FEWEST_BLOCKS))
-    elif images * -(-high // lines) < FEWEST_BLOCKS:
+        least = min(least, -(-high // FEWEST_BLOCKS))
+    least = min(least, high)
+    # Lines behind the image cost as much as others.
+    lines = min(range(least, min(2 * least, high) + 1), key=lambda n: (-(-high // n) * n, n))
+    if images is not None and images * -(-high // lines) < FEWEST_BLOCKS:
         lines = high
     blocks = -(-high // lines)
     count = images or 1
-    is_far = 4 * _TRANSFORMED * c * oc > l2_bytes
     load = LOAD if is_far else 0
     transformed = _TRANSFORMED * count * blocks * lines * wide * (c * oc + FLOAT_TRANSFORM * (c + oc))
     direct = _DIRECT // _TILE**2 * c * oc * (count * rows * columns + load)

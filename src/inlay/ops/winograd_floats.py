@@ -38,7 +38,17 @@ from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import resolve
 from inlay.ops.matmul import PackAttrs, inside_panels
-from inlay.ops.winograd import INPUT, KERNEL, RESULT, TERMS, TILE, TWICE_G, input_line, result_line, weight_line
+from inlay.ops.winograd import (
+    INPUT,
+    KERNEL,
+    RESULT,
+    TERMS,
+    TILE,
+    TWICE_G,
+    input_line,
+    result_line,
+    weight_line,
+)
 
 
 @dataclass(frozen=True, slots=True)

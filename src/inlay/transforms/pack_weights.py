@@ -376,9 +376,7 @@ def _winograd_floats(product: _Product, target: Target) -> _Packing | None:
     if rows is None or columns is None or oc is None:
         return None
     last, terms = target.l3_bytes or target.l2_bytes, w.shape[2]
-    lines = float_lines(
-        rows, columns, terms, oc, images=images, l2_bytes=target.l2_bytes, cache_bytes=last
-    )
+    lines = float_lines(rows, columns, terms, oc, images=images, l2_bytes=target.l2_bytes, cache_bytes=last)
     if lines is None:
         return None
     panel = panel_width(target, oc, terms, lines * -(-columns // 2))
