@@ -31,7 +31,7 @@ from inlay.accel.declare import (
 )
 from inlay.accel.engines import Copy, Pad, Stream, Token, Word
 from inlay.accel.nest import nest
-from inlay.accel.numbers import requantize, requantize_float, rescale
+from inlay.accel.numbers import maximum, minimum, requantize, requantize_float, rescale, where
 from inlay.arith.dtype import F32, I8, I16, I32, I64, U8
 
 f32, i8, i16, i32, i64, u8 = map(Format, (F32, I8, I16, I32, I64, U8))
@@ -73,10 +73,13 @@ __all__ = [
     "i32",
     "i64",
     "instruction",
+    "maximum",
+    "minimum",
     "nest",
     "pattern",
     "requantize",
     "requantize_float",
     "rescale",
     "u8",
+    "where",
 ]

@@ -17,11 +17,12 @@ from types import ModuleType
 from typing import assert_never
 
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
-from inlay.accel.declare import Absent, Access, Address, CCall, Driver, Library, Mock
+from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
-from inlay.accel.match import Block, Command, Found, Mismatch, Patterns, blocks, fault_of
+from inlay.accel.match import Command, Found, Patterns, fault_of
 from inlay.accel.mock import mock_of
+from inlay.accel.overlay import Block, Mismatch, blocks
 from inlay.accel.pattern import Applied
 from inlay.accel.steps import Room, chosen_for, room_of
 from inlay.accel.stream_rules import checked
@@ -32,7 +33,7 @@ from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.codegen.program_hooks import Level, ProgramHook, When
-from inlay.ir.expr import Call, Expr, Function, OpRef, Var
+from inlay.ir.expr import Call, Expr, Function, OpRef, Tuple, Var
 from inlay.ir.kernel import Kernel, Workspace
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
@@ -81,6 +82,11 @@ class AcceleratorBackend(Backend):
                 found += _offered(patterns, block, device)
         return found
 
+    def most_turns(self, board: Board, device: str) -> int:
+        """Return the most steps of a `p.repeat` in a pattern; 0 where there is none."""
+        repeats = self.patterns(board.arch_of(device).parameters).repeats
+        return max((r.times[1] for r in repeats), default=0)
+
     def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
         """Return the hooks of the description."""
         arch = self.description.architecture(dict(board.arch_of(device).parameters))
@@ -127,13 +133,13 @@ class AcceleratorBackend(Backend):
         needs: dict[str, Needs] = {}
         for r in job.requests:
             kernel = job.kernels[r.name]
-            command, params = _of_kernel(patterns, kernel)
+            command, params, results = _of_kernel(patterns, kernel)
             if isinstance(command, TiledCommand):
                 functions[r.name] = launching(patterns.arch, driver, device, command, params)
                 continue
             command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
             dims = [d.sym for d in kernel.type.dims]
-            calls[r.name] = call_of(patterns.arch, driver, device, command, params, dims)
+            calls[r.name] = call_of(patterns.arch, driver, device, command, params, results, dims)
             needed = room_of(patterns.arch, command).bytes
             if needed != 0:
                 needs[r.name] = Needs(tuple(dims), Workspace(needed))
@@ -215,11 +221,18 @@ def _picoseconds(arch: Architecture, command: Found) -> Int:
     return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
 
 
-def _of_kernel(patterns: Patterns, kernel: Kernel) -> tuple[Found, Sequence[Var]]:
-    """Return the command that the body of a kernel is, and its parameters."""
+def _of_kernel(patterns: Patterns, kernel: Kernel) -> tuple[Found, Sequence[Var], Sequence[Expr]]:
+    """Return the command that the body of a kernel is, its parameters, and what it gives."""
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
-    return _found(patterns, function, kernel.name), function.params
+    return _found(patterns, function, kernel.name), function.params, results_of(function)
+
+
+def results_of(function: Function) -> Sequence[Expr]:
+    """Return the values that a function in A-normal form gives, in the order of its results."""
+    lets, tail = spine(function.body)
+    together = next((let.value for let in reversed(lets) if let.var is tail), tail)
+    return together.fields if isinstance(together, Tuple) else (tail,)
 
 
 def running(
@@ -228,12 +241,13 @@ def running(
     device: str,
     command: Found,
     params: Sequence[Var],
+    results: Sequence[Expr],
     dims: Sequence[Sym],
 ) -> Callback:
     """Return what makes a driver do a command, in this process; as `call_of`."""
     if isinstance(command, TiledCommand):
         return launching(arch, driver, device, command, params)
-    return opened(call_of(arch, driver, device, command, params, dims))
+    return opened(call_of(arch, driver, device, command, params, results, dims))
 
 
 def call_of(
@@ -242,6 +256,7 @@ def call_of(
     device: str,
     command: Command,
     params: Sequence[Var],
+    results: Sequence[Expr],
     dims: Sequence[Sym],
 ) -> DriverCall:
     """Return a command as a call of a driver.
@@ -251,7 +266,8 @@ def call_of(
         driver: whose.
         device: the name of the device, for messages.
         command: what is to be done.
-        params: of the function that it is, of which the tensors are those of the kernel, the result behind.
+        params: of the function that it is, of which the tensors are those of the kernel.
+        results: of that function, which are the tensors behind those.
         dims: of the program, in the order in which the kernel is given them.
 
     Raises:
@@ -259,9 +275,10 @@ def call_of(
         CompileError: `accel.declaration` where the encoding is none.
     """
     places, room = {sym: i for i, sym in enumerate(dims)}, room_of(arch, command)
+    tensors: Sequence[Expr] = (*(p for p in params if isinstance(p.type, TensorType)), *results)
     made = [
-        _step(arch, driver, device, c, _operands(arch, params, c, room, temp, places), places)
-        for c, temp in zip(command.steps, room.temps, strict=True)
+        _step(arch, driver, device, c, _operands(arch, tensors, c, room, at, places), places)
+        for at, c in enumerate(command.steps)
     ]
     predicted = _number(_picoseconds(arch, command), places).value
     return replace(made[-1], picoseconds=predicted, before=tuple(made[:-1]))
@@ -301,11 +318,10 @@ def _number(e: Int, places: Mapping[Sym, int]) -> Number:
 
 
 def _found(patterns: Patterns, function: Function, name: str) -> Found:
-    lets, tail = spine(function.body)
-    last: Expr = tail if isinstance(tail, Var) else lets[-1].var
+    lets, _ = spine(function.body)
+    last = next(let.var for let in reversed(lets) if _is_operation(let.value))
     members = {id(let.value) for let in lets if _is_operation(let.value)}
     (block,) = blocks(function.body)
-    assert isinstance(last, Var), "a region ends with a value"
     for command in patterns.at(last, block, outlined=True):
         if (
             not isinstance(command, Mismatch)
@@ -322,27 +338,36 @@ def _is_operation(value: Expr) -> bool:
 
 def _operands(
     arch: Architecture,
-    params: Sequence[Var],
+    tensors: Sequence[Expr],
     command: Command,
     room: Room,
-    temp: Int,
+    step: int,
     places: Mapping[Sym, int],
 ) -> dict[str, Tensor | bytes]:
-    """Return which tensor each operand is, the result behind what is read, then scratch memory; or bytes."""
-    read = [p for p in params if isinstance(p.type, TensorType)]
-    scratch = len(read) + 1
+    """Return which tensor of the kernel each operand is, behind them scratch memory; or bytes.
+
+    Args:
+        arch: the architecture.
+        tensors: of the kernel, what it reads before what it gives.
+        command: one of those that the kernel is.
+        room: scratch memory of all of them.
+        step: which of them it is.
+        places: of the dims of the program among the integers of the kernel.
+    """
     found: dict[str, Tensor | bytes] = {}
+
+    def scratch(at: Int) -> Tensor:
+        return Tensor(len(tensors), _number(at, places).value)
+
     for name, value in command.operands.items():
         constant = command.constant(name, arch)
-        position = next((i for i, p in enumerate(read) if p is value), len(read))
         if constant is not None:
             found[name] = constant.tobytes()
         elif value in room.values:
-            found[name] = Tensor(scratch, _number(room.values[value], places).value)
+            found[name] = scratch(room.values[value])
         else:
-            found[name] = Tensor(position)
-    own = (n for n, x in command.instruction.operands.items() if x.access is Access.SCRATCH)
-    return {**found, **{n: Tensor(scratch, _number(temp, places).value) for n in own}}
+            found[name] = Tensor(next(i for i, t in enumerate(tensors) if t is value))
+    return {**found, **{n: scratch(at) for n, at in room.temps[step].items()}}
 
 
 def _encoded(arch: Architecture, command: Command) -> CCall:

@@ -251,8 +251,13 @@ class Instruction:
 
     @property
     def written(self) -> str:
-        """The name of the operand that it writes."""
+        """The name of the first operand that it writes."""
         return next(name for name, x in self.operands.items() if x.access is not Access.READ)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The names of the operands that it writes, scratch memory apart."""
+        return tuple(n for n, x in self.operands.items() if x.access in (Access.WRITE, Access.UPDATE))
 
 
 def instruction(

@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from inlay.accel.backend import AcceleratorBackend, running
+from inlay.accel.backend import AcceleratorBackend, results_of, running
 from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.engines import Stream
 from inlay.accel.kit_order import waits
 from inlay.accel.kit_streams import is_near, last_units, own_cycles
 from inlay.accel.launch import Launcher
-from inlay.accel.match import Command, Found, Mismatch, blocks, fault_of
+from inlay.accel.match import Command, Found, fault_of
+from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.pattern import Pattern
 from inlay.accel.samples import Sample, samples
 from inlay.accel.steps import room_of
@@ -29,7 +30,7 @@ from inlay.accel.tiled import Made, TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
 from inlay.interp.tensor import evaluate as evaluate_module
-from inlay.ir.expr import Var
+from inlay.ir.expr import Call, Function
 from inlay.ir.op import Op
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
@@ -41,6 +42,9 @@ _DRAWN = 20
 """Programs drawn for each that is to be taken."""
 COST = "cost"
 """The section of cycles that are not those of the device."""
+_CLOSE = 1e-4
+"""How far the meaning of an instruction of floats may be from the program, relative and absolute: programs
+do not say in what order they sum. What a driver gives is compared with that meaning bit for bit."""
 _ORDERED = 2
 """Programs of each pattern whose every wait is taken away in turn."""
 
@@ -142,10 +146,10 @@ def _of_stream(
         return "order", wrong
     if isinstance(backend.driver, Absent):
         return known
-    params = sample.module.functions["main"].params
+    main = sample.module.functions["main"]
 
     def run(made: Made) -> tuple[np.ndarray, int]:
-        got, _, cycles = _run(backend, backend.driver, params, sample, replace(command, made=made))
+        (got,), _, cycles = _run(backend, backend.driver, main, sample, replace(command, made=made))
         return got, cycles
 
     for section, wrong in (
@@ -159,8 +163,8 @@ def _of_stream(
 
 def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Found | Mismatch:
     function = sample.module.functions["main"]
-    lets, tail = spine(function.body)
-    last = tail if isinstance(tail, Var) else lets[-1].var
+    lets, _ = spine(function.body)
+    last = next(let.var for let in reversed(lets) if isinstance(let.value, Call))
     (block,) = blocks(function.body)
     patterns = backend.patterns(())
     return next(x for q, x in zip(patterns.patterns, patterns.at(last, block), strict=True) if q is p)
@@ -168,26 +172,26 @@ def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Found |
 
 def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: Found) -> tuple[str, str]:
     """Return the section and what differs; empty texts where nothing does."""
-    want: Any = evaluate_module(sample.module, sample.inputs, _meaning)
-    params = sample.module.functions["main"].params
-    named = _instructions(command)
+    given: Any = evaluate_module(sample.module, sample.inputs, _meaning)
+    want: Sequence[np.ndarray] = cast("Any", given) if isinstance(given, tuple) else (given,)
+    main, named = sample.module.functions["main"], _instructions(command)
     try:
-        meant, _, _ = _run(backend, Mock(), params, sample, command)
+        meant, _, _ = _run(backend, Mock(), main, sample, command)
     except InlayError as failure:
         return f"encoding of {named}", failure.diagnostics[0].message
-    if at := _differ(want, meant):
+    if at := _differ(want, meant, exact=False):
         return f"pattern {p.name}", f"the instruction {named} means something else {at}"
     driver = backend.driver
     if isinstance(driver, Absent):
         return "", ""
     try:
-        got, touched, cycles = _run(backend, driver, params, sample, command)
+        got, touched, cycles = _run(backend, driver, main, sample, command)
     except InlayError as failure:
         return "drivers", failure.diagnostics[0].message
     except Exception as failure:  # noqa: BLE001 (code of others)
         return f"encoding of {named}", fault_of(failure)
     section = f"meaning or encoding of {named}, or the driver"
-    if at := _differ(want, got):
+    if at := _differ(meant, got, exact=True):
         return section, f"the driver gives something else {at}"
     if touched:
         return section, "the driver writes beside its result"
@@ -210,11 +214,19 @@ def _meaning(op: Op, attrs: object, args: Sequence[Any]) -> Any:
     return table().definition(op).evaluate(attrs, *args)
 
 
-def _differ(want: np.ndarray, got: np.ndarray) -> str:
-    if np.array_equal(want, got, equal_nan=want.dtype.kind == "f"):
-        return ""
-    at = tuple(np.argwhere(want != got)[0].tolist())
-    return f"at {at}: {got[at]}, and {want[at]} is right"
+def _differ(want: Sequence[np.ndarray], got: Sequence[np.ndarray], *, exact: bool) -> str:
+    """Return where results differ; those of floats in the order of sums, where they need not be exact."""
+    for number, (w, g) in enumerate(zip(want, got, strict=True)):
+        is_float = w.dtype.kind == "f"
+        if is_float and not exact:
+            wrong = ~np.isclose(g, w, rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
+        else:
+            wrong = (w != g) & ~(np.isnan(w) & np.isnan(g)) if is_float else w != g
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0].tolist())
+            which = f" of result {number}" if len(want) > 1 else ""
+            return f"at {at}{which}: {g[at]}, and {w[at]} is right"
+    return ""
 
 
 def _instructions(command: Found) -> str:
@@ -228,23 +240,25 @@ def _instructions(command: Found) -> str:
 
 
 def _run(
-    backend: AcceleratorBackend, driver: Driver, params: tuple[Var, ...], sample: Sample, command: Found
-) -> tuple[np.ndarray, bool, int]:
+    backend: AcceleratorBackend, driver: Driver, main: Function, sample: Sample, command: Found
+) -> tuple[tuple[np.ndarray, ...], bool, int]:
     """Return what a driver writes, whether it wrote elsewhere too, and the cycles it reports; 0 if none."""
-    arch = backend.patterns(()).arch
-    result = command.calls[-1].type
-    assert isinstance(result, TensorType), "a result is a tensor"
-    shape = [evaluate(e, {}) for e in result.shape]
-    count = int(np.prod(shape, dtype=np.int64))
-    around = np.full(count + 2 * GUARD, 0x55, result.dtype.numpy)
-    inside = around[GUARD : GUARD + count].reshape(shape)
+    arch, results = backend.patterns(()).arch, results_of(main)
+    inside: list[np.ndarray] = []
+    around: list[np.ndarray] = []
+    for value in results:
+        assert isinstance(value.type, TensorType), "a result is a tensor"
+        shape = [evaluate(e, {}) for e in value.type.shape]
+        count = int(np.prod(shape, dtype=np.int64))
+        around.append(np.full(count + 2 * GUARD, 0x55, value.type.dtype.numpy))
+        inside.append(around[-1][GUARD : GUARD + count].reshape(shape))
     before = [x.copy() for x in sample.inputs]
-    arrays = [*sample.inputs, inside]
+    arrays = [*sample.inputs, *inside]
     if isinstance(command, Command) and (scratch := room_of(arch, command).bytes) != 0:
         arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
-    runs = running(arch, driver, backend.name, command, params, ())
+    runs = running(arch, driver, backend.name, command, main.params, results, ())
     runs(arrays, [])
-    touched = (around[:GUARD] != 0x55).any() or (around[GUARD + count :] != 0x55).any()
+    touched = any((x[:GUARD] != 0x55).any() or (x[-GUARD:] != 0x55).any() for x in around)
     changed = any(not np.array_equal(a, b) for a, b in zip(before, sample.inputs, strict=True))
     cycles = runs.cycles if isinstance(runs, Launcher) and not isinstance(driver, Mock) else 0
-    return inside.copy(), bool(touched or changed), cycles
+    return tuple(x.copy() for x in inside), bool(touched or changed), cycles

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,53 +19,16 @@ import numpy as np
 from inlay.accel.accelerator import Architecture
 from inlay.accel.choices import choose
 from inlay.accel.declare import Dim, Instruction
-from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Tiled, build
+from inlay.accel.overlay import Block, Mismatch, Overlay
+from inlay.accel.pattern import Mapped, Pattern, Repeat, Repeated, Tiled, build
+from inlay.accel.repeat import lay_repeated
 from inlay.accel.tiled import TiledCommand, Tiler
-from inlay.analysis.blocks import count_uses, nested
 from inlay.arith.bounds import bounds
 from inlay.arith.expr import Int, Sym, lit
-from inlay.ir.expr import Call, Const, Expr, OpRef, Var
+from inlay.ir.expr import Call, Const, Expr, Var
 from inlay.ir.types import TensorType
-from inlay.ir.walk import spine
-from inlay.ops.padding import PadAttrs, PadMode
 
 _COMPILER = Path(__file__).parent.parent
-_COMMUTATIVE = ("add", "mul")
-
-
-class Mismatch(Exception):
-    """A pattern is not here.
-
-    Attributes:
-        depth: how many operators had been found.
-        reason: what was found in the place of what.
-    """
-
-    def __init__(self, depth: int, reason: str) -> None:
-        super().__init__(reason)
-        self.depth, self.reason = depth, reason
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A block in A-normal form: what its variables are, and how often each is read."""
-
-    calls: Mapping[Var, Call]
-    uses: Mapping[Var, int]
-
-
-def blocks(body: Expr) -> Iterator[Block]:
-    """Yield the blocks of a function."""
-    uses, pending = count_uses(body), [body]
-    while pending:
-        lets, tail = spine(pending.pop())
-        pending += nested(tail)
-        calls: dict[Var, Call] = {}
-        for let in lets:
-            pending += nested(let.value)
-            if isinstance(let.value, Call) and isinstance(let.value.callee, OpRef):
-                calls[let.var] = let.value
-        yield Block(calls, uses)
 
 
 class Bound:
@@ -93,144 +56,6 @@ class Named:
         return self._values[name]
 
 
-@dataclass(slots=True)
-class Overlay:
-    """A pattern being laid over a program.
-
-    Attributes:
-        block: where.
-        outlined: whether constants of the pattern may have become parameters.
-        values: what each node is.
-        calls: operations inside, from the result on.
-        attrs: attributes of operators, by node.
-    """
-
-    block: Block
-    outlined: bool
-    values: dict[Node, Expr] = field(default_factory=dict[Node, Expr])
-    calls: list[Call] = field(default_factory=list[Call])
-    attrs: dict[Node, dict[str, Any]] = field(default_factory=dict[Node, dict[str, Any]])
-
-    def copy(self) -> Overlay:
-        """Return one that can be tried and dropped."""
-        return replace(self, values=dict(self.values), calls=list(self.calls), attrs=dict(self.attrs))
-
-    def lay(self, node: Node, e: Expr, *, inner: bool) -> None:
-        """Lay a node over an expression.
-
-        Raises:
-            Mismatch: it is something else.
-        """
-        if node in self.values:
-            if self.values[node] is not e:
-                raise self._mismatch("another value where the pattern has one twice")
-            return
-        if not isinstance(e.type, TensorType):
-            raise self._mismatch("no tensor")
-        if node.dtypes and e.type.dtype not in node.dtypes:
-            raise self._mismatch(f"{node.name} of {e.type.dtype}: {' or '.join(d.name for d in node.dtypes)}")
-        match node:
-            case Input():
-                if node.constant and not self.outlined and not isinstance(e, Const):
-                    raise self._mismatch(f"{node.name} is no constant")
-                self.values[node] = e
-            case Applied():
-                self._applied(node, e, inner=inner)
-            case _:
-                raise AssertionError("nodes are inputs or results of operators")
-
-    def _applied(self, node: Applied, e: Expr, *, inner: bool) -> None:
-        call = self.block.calls.get(e) if isinstance(e, Var) else None
-        wanted = " or ".join(node.operators)
-        if call is None or not isinstance(call.callee, OpRef):
-            raise self._mismatch(f"an operand of it is no {wanted}")
-        name = call.callee.op.name
-        if name not in node.operators:
-            raise self._mismatch(f"{name} where {wanted} is taken")
-        if inner and isinstance(e, Var) and self.block.uses.get(e, 0) != 1:
-            raise self._mismatch(f"the result of {name} is read elsewhere, too")
-        self.values[node] = e
-        self.calls.append(call)
-        self.attrs[node] = _attributes(call.callee.attrs)
-        args = list(call.args)
-        if node.padded:
-            args[0] = self._without_pad(node, args[0])
-        if node.factors:
-            args = self._without_factors(node, args)
-        if len(args) != len(node.operands):
-            raise self._mismatch(f"{name} of {len(args)} operands")
-        if name in _COMMUTATIVE:
-            self._either(node, args)
-        else:
-            for part, arg in zip(node.operands, args, strict=True):
-                self.lay(part, arg, inner=True)
-
-    def _either(self, node: Applied, args: list[Expr]) -> None:
-        """Lay the operands of a commutative operator in one order, or else in the other."""
-        tried = self.copy()
-        try:
-            for part, arg in zip(node.operands, args, strict=True):
-                tried.lay(part, arg, inner=True)
-        except Mismatch as first:
-            try:
-                for part, arg in zip(node.operands, reversed(args), strict=True):
-                    self.lay(part, arg, inner=True)
-            except Mismatch as second:
-                raise max(first, second, key=lambda m: m.depth) from None
-        else:
-            self.values, self.calls, self.attrs = tried.values, tried.calls, tried.attrs
-
-    def _without_pad(self, node: Applied, x: Expr) -> Expr:
-        """Take a pad by numbers into the convolution behind it."""
-        attrs = self.attrs[node]
-        attrs["pads"] = tuple(attrs["pads"]) or (0, 0, 0, 0)
-        attrs.setdefault("outside", 0)
-        call = self.block.calls.get(x) if isinstance(x, Var) else None
-        if call is None or not isinstance(x, Var) or not isinstance(call.callee, OpRef) or any(attrs["pads"]):
-            return x
-        pads = _constant_pad(call)
-        if pads is None or self.block.uses.get(x, 0) != 1:
-            return x
-        (attrs["pads"], attrs["outside"]) = pads
-        self.calls.append(call)
-        return call.args[0]
-
-    def _without_factors(self, node: Applied, args: list[Expr]) -> list[Expr]:
-        """Take constant operands behind the first into a requantize."""
-        factors = tuple(args[1:])
-        if not self.outlined and not all(isinstance(x, Const) for x in factors):
-            raise self._mismatch("a factor is no constant")
-        self.attrs[node]["factors"] = factors
-        return args[:1]
-
-    def _mismatch(self, reason: str) -> Mismatch:
-        return Mismatch(len(self.calls), reason)
-
-
-def _attributes(attrs: object) -> dict[str, Any]:
-    names = getattr(type(attrs), "__dataclass_fields__", {})
-    return {name: getattr(attrs, name) for name in names}
-
-
-def _constant_pad(call: Call) -> tuple[tuple[int, ...], int] | None:
-    """Return the pads of the last two axes, and the number, of a pad of four axes by numbers."""
-    assert isinstance(call.callee, OpRef), "operators are called"
-    attrs, pads = call.callee.attrs, call.args[1] if len(call.args) > 1 else None
-    if not isinstance(attrs, PadAttrs) or attrs.mode is not PadMode.CONSTANT or not isinstance(pads, Const):
-        return None
-    numbers = [e.value for e in pads.value] if isinstance(pads.value, tuple) else []
-    if len(numbers) != 8 or None in numbers or any(numbers[i] for i in (0, 1, 4, 5)):
-        return None
-    value = 0
-    if len(call.args) > 2:
-        fill = call.args[2]
-        if not isinstance(fill, Const) or not isinstance(fill.value, np.ndarray):
-            return None
-        value = int(fill.value.item())
-    found = tuple(numbers[i] or 0 for i in (2, 3, 6, 7))
-    return None if min(found) < 0 else (found, value)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
     """What a device is told to do.
@@ -244,6 +69,7 @@ class Command:
         added: operands that are broadcast against the result.
         reasons: all that speaks against it; none where the device can do it.
         before: commands that are given before, in order; their results are in scratch memory.
+        filled: operands that are one number, as an operator that would take them is missing.
     """
 
     pattern: str
@@ -254,6 +80,7 @@ class Command:
     added: tuple[str, ...]
     reasons: tuple[str, ...]
     before: tuple[Command, ...] = ()
+    filled: tuple[str, ...] = ()
 
     @property
     def steps(self) -> tuple[Command, ...]:
@@ -266,6 +93,8 @@ class Command:
         if not isinstance(value, Const) or not isinstance(value.value, np.ndarray):
             return None
         shape = _spread(self.instruction, name, value) if name in self.added else None
+        if name in self.filled:
+            shape = ()
         if shape is None:
             return np.ascontiguousarray(value.value)
         wanted = [arch.number(e, self.sizes).value for e in self.instruction.operands[name].shape]
@@ -297,12 +126,22 @@ class Patterns:
         declared = arch.description.patterns.values()
         return Patterns(arch, tuple(build(p, arch.device) for p in declared), Tiler(arch))
 
+    @property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """The repeated steps in them."""
+        results = (p.mapped.result for p in self.patterns)
+        return tuple(r.repeat for r in results if isinstance(r, Repeated))
+
     def at(self, var: Var, block: Block, *, outlined: bool = False) -> Iterator[Found | Mismatch]:
         """Yield for each pattern the command that computes a value, or why it is not that pattern."""
         for p in self.patterns:
             overlay = Overlay(block, outlined)
             try:
-                overlay.lay(p.mapped.result, var, inner=False)
+                if isinstance(p.mapped.result, Repeated):
+                    assert isinstance(p.mapped, Mapped), "whole layers are calls"
+                    lay_repeated(overlay, [r for r in p.mapped.results if isinstance(r, Repeated)], var)
+                else:
+                    overlay.lay(p.mapped.result, var, inner=False)
                 yield self._found(p, p.mapped, overlay)
             except Mismatch as failure:
                 yield failure
@@ -311,7 +150,7 @@ class Patterns:
         if isinstance(mapped, Mapped):
             return _command(self.arch, p, mapped, overlay)
         reasons = list(_unmet(p, _named(overlay)))
-        calls = tuple(reversed(overlay.calls))
+        calls = overlay.in_order()
         return self.tiler.command(p.name, calls, mapped.result, overlay.values, overlay.attrs, reasons)
 
 
@@ -331,7 +170,9 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     """Return the command for a pattern that was found; reasons against it are in it."""
     m, i = _named(found), mapped.instruction
     operands = {name: found.values[node] for name, node in mapped.operands.items()}
-    operands[i.written] = found.values[mapped.result]
+    results = zip(i.writes, mapped.results, strict=True)
+    operands |= {name: found.values[r] for name, r in results if r in found.values}
+    filled = tuple(name for name, node in mapped.operands.items() if node in found.filled)
     sizes: dict[Sym, Int] = {}
     reasons: list[str] = []
     try:
@@ -345,16 +186,16 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
         reasons.append(fault_of(failure))
     else:
-        reasons += _shapes(arch, i, p.added_in(mapped), operands, sizes)
+        reasons += _shapes(arch, i, p.added_in(mapped), filled, operands, sizes)
         reasons += _beyond(arch, sizes)
         if not reasons:
             chosen, why = choose(arch, i, sizes)
             reasons += why
             sizes |= chosen
-    calls, added = tuple(reversed(found.calls)), p.added_in(mapped)
+    calls, added = found.in_order(), p.added_in(mapped)
     before = tuple(_command(arch, p, x, found) for x in mapped.before)
     reasons += [r for c in before for r in c.reasons if r not in reasons]
-    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before)
+    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before, filled)
 
 
 def fault_of(failure: Exception) -> str:
@@ -383,17 +224,21 @@ def _shapes(
     arch: Architecture,
     i: Instruction,
     added: tuple[str, ...],
+    filled: tuple[str, ...],
     operands: Mapping[str, Expr],
     sizes: dict[Sym, Int],
 ) -> list[str]:
     """Find the sizes of dims that give operands the shapes that they have; return what does not fit."""
     reasons: list[str] = []
+    for plain in (True, False):  # formulas over dims when those are known that stand alone
+        for name, value in operands.items():
+            if name not in added and name not in filled:
+                assert isinstance(value.type, TensorType), "operands are tensors"
+                reasons += _unify(arch, i, name, value.type.shape, sizes, plain=plain)
     for name, value in operands.items():
         assert isinstance(value.type, TensorType), "operands are tensors"
         if value.type.dtype is not i.operands[name].dtype:
             reasons.append(f"{name} of {value.type.dtype}: {i.operands[name].dtype}")
-        if name not in added:
-            reasons += _unify(arch, i, name, value.type.shape, sizes)
     for name in added:
         shape = _spread(i, name, operands[name])
         if shape is None:
@@ -407,17 +252,24 @@ def _shapes(
 
 
 def _unify(
-    arch: Architecture, i: Instruction, name: str, shape: tuple[Int, ...], sizes: dict[Sym, Int]
+    arch: Architecture,
+    i: Instruction,
+    name: str,
+    shape: tuple[Int, ...],
+    sizes: dict[Sym, Int],
+    *,
+    plain: bool,
 ) -> Iterator[str]:
-    """Find the sizes of dims that give an operand the shape that it has."""
+    """Find the sizes of dims that give an operand the shape that it has; with `plain` no more than that."""
     declared_shape = i.operands[name].shape
     if len(shape) != len(declared_shape):
-        yield f"{name} of {len(shape)} axes: {len(declared_shape)}"
+        if plain:
+            yield f"{name} of {len(shape)} axes: {len(declared_shape)}"
         return
     for extent, declared in zip(shape, declared_shape, strict=True):
         if isinstance(declared, Dim) and declared.sym not in sizes:
             sizes[declared.sym] = extent
-        elif (needed := arch.number(declared, sizes)) != extent:
+        elif not plain and (needed := arch.number(declared, sizes)) != extent:
             yield f"an axis of {name} of {extent}: {needed}"
 
 

@@ -49,6 +49,21 @@ def requantize_float(
     return te.minimum(te.maximum(whole, wide(low)), wide(high))
 
 
+def minimum(x: ScalarValue, y: ScalarValue | float) -> ScalarValue:
+    """Return the smaller of two numbers."""
+    return te.minimum(x, y)
+
+
+def maximum(x: ScalarValue, y: ScalarValue | float) -> ScalarValue:
+    """Return the larger of two numbers."""
+    return te.maximum(x, y)
+
+
+def where(condition: ScalarValue, x: ScalarValue | float, y: ScalarValue | float) -> ScalarValue:
+    """Return one of two numbers: `x` where a comparison of elements holds."""
+    return te.select(condition, x, y)
+
+
 def wide(x: Number) -> ScalarValue:
     """Return a number as an i64."""
     match x:

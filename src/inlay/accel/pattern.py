@@ -59,12 +59,51 @@ class Applied(Node):
         operands: in order; those of an `add` in either one.
         padded: whether a `pad` of the first operand by numbers, along its last two axes, is a part of it.
         factors: whether further operands, constants, are a part of it (`requantize`).
+        parts: where it is one of so many equal parts of the last axis, how many; 0 for anything else.
+        otherwise: what its second operand is where the operator is not there, which then changes nothing;
+            None where it has to be there.
     """
 
     operators: tuple[str, ...]
     operands: tuple[Node, ...]
     padded: bool = False
     factors: bool = False
+    parts: int = 0
+    otherwise: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeat:
+    """A step that is done for each row of a sequence (`accel/repeat.py`).
+
+    Attributes:
+        row: what a step reads of the sequence.
+        states: what it reads of the step before.
+        steps: what it gives the next one, for each state.
+        over: the sequence.
+        start: states of the first step.
+        times: the fewest and the most steps.
+    """
+
+    row: Input
+    states: tuple[Input, ...]
+    steps: tuple[Node, ...]
+    over: Node
+    start: tuple[Node, ...]
+    times: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repeated(Node):
+    """What a repeated step leaves.
+
+    Attributes:
+        repeat: which.
+        state: the number of the state after the last step; None for the first states of all steps, as rows.
+    """
+
+    repeat: Repeat
+    state: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,18 +119,23 @@ class Mapped:
     """Which command runs a sub-program.
 
     Attributes:
-        result: what is computed.
+        results: what is computed, for each operand that is written.
         instruction: that computes it.
         operands: nodes, by operand.
         numbers: of its immediates.
         before: commands that are given before, in order; what they compute, later ones read.
     """
 
-    result: Node
+    results: tuple[Node, ...]
     instruction: Instruction
     operands: dict[str, Node]
     numbers: dict[str, Number]
     before: tuple[Mapped, ...] = ()
+
+    @property
+    def result(self) -> Node:
+        """The first of its results."""
+        return self.results[0]
 
     @property
     def steps(self) -> tuple[Mapped, ...]:
@@ -136,15 +180,20 @@ class Pattern:
 
     def added_in(self, mapped: Mapped) -> tuple[str, ...]:
         """Return operands of one command that the pattern adds to something: they may be broadcast."""
+        if isinstance(self.mapped.result, Repeated):
+            return ()  # what is added in a step has no axis of the result
         inside = {x for node in below(self.mapped.result) if "add" in node.operators for x in node.operands}
         return tuple(n for n, x in mapped.operands.items() if isinstance(x, Input) and x in inside)
 
 
 def below(node: Node) -> Iterator[Applied]:
-    """Yield the operators of a tree."""
+    """Yield the operators of a tree; of a repeated step those of one."""
     if isinstance(node, Applied):
         yield node
         for x in node.operands:
+            yield from below(x)
+    elif isinstance(node, Repeated):
+        for x in (*node.repeat.steps, node.repeat.over, *node.repeat.start):
             yield from below(x)
 
 
@@ -183,6 +232,56 @@ class Builder:
         """Return sums as few bits again, with constant factors; a match has its attributes."""
         return Applied(name, (), ("requantize",), (x,), factors=True)
 
+    def part(self, x: Node, of: int, *, name: str = "") -> Applied:
+        """Return one of several equal parts of the last axis; a match has `index`, which one it is."""
+        return Applied(name, (), ("slice",), (x,), parts=of)
+
+    def maybe(self, operator: str, x: Node, c: Node, *, otherwise: float) -> Applied:
+        """Return the result of an operator that may be missing: then `c` is a number that changes nothing."""
+        return Applied("", (), (operator,), (x, c), otherwise=otherwise)
+
+    def repeat(
+        self,
+        step: Callable[..., Sequence[Node]],
+        over: Node,
+        start: Sequence[Node],
+        *,
+        times: tuple[int, int],
+        name: str = "",
+    ) -> tuple[Repeated, ...]:
+        """Return what is left of a step that is done for each row of a sequence, a loop of known trip count.
+
+        The first is the first state after each step, as rows; the others are the states after the last one.
+        Those that the program does not read are scratch memory of the command. A match has `backward`, which
+        is 1 where the first step reads the last row, and `turns`.
+
+        Args:
+            step: from a row of the sequence, and the states before, the states after.
+            over: the sequence, rows along its first axis.
+            start: states before the first step.
+            times: the fewest and the most steps; a loop of as many turns is unrolled where that makes a
+                match.
+            name: under which a match has it.
+
+        Raises:
+            CompileError: `accel.declaration`.
+        """
+        row = Input(name, (), constant=False)
+        states = tuple(Input("", (), constant=False) for _ in start)
+        steps: tuple[Node, ...] = tuple(step(row, *states))
+        if len(steps) != len(states) or not steps or not all(isinstance(x, Applied) for x in steps):
+            raise error(
+                "accel.declaration",
+                f"found a step of p.repeat that gives {len(steps)} results of operators, needed one for each "
+                f"of {len(states)} states",
+            )
+        if not 1 <= times[0] <= times[1]:
+            raise error(
+                "accel.declaration", f"found the times {times[0]} to {times[1]}, needed 1 <= fewest <= most"
+            )
+        made = Repeat(row, states, steps, over, tuple(start), times)
+        return (Repeated("", (), made, None), *(Repeated("", (), made, i) for i in range(len(states))))
+
     def need(self, test: Callable[[Any], bool], reason: str) -> None:
         """Take only what a test of a match (`m.name`) holds for.
 
@@ -199,11 +298,13 @@ class Builder:
         """
         return Tiled(result)
 
-    def call(self, result: Node, instruction: Instruction, **operands: Node | Number) -> Mapped:
-        """Say that one command of an instruction computes a value.
+    def call(
+        self, result: Node | Sequence[Node], instruction: Instruction, **operands: Node | Number
+    ) -> Mapped:
+        """Say that one command of an instruction computes a value, or several.
 
         Args:
-            result: what is computed: the operand that the instruction writes.
+            result: what is computed: the operand that the instruction writes, or one for each in their order.
             instruction: which.
             operands: a node of the pattern for each operand that is read, a number or a function from a
                 match to one for each immediate.
@@ -224,7 +325,13 @@ class Builder:
                     f"found the {what} {', '.join(given) or 'none'} of '{instruction.name}', needed "
                     f"{', '.join(needed) or 'none'}",
                 )
-        return Mapped(result, instruction, nodes, numbers)
+        results, written = (result,) if isinstance(result, Node) else tuple(result), instruction.writes
+        if len(results) != len(written):
+            raise error(
+                "accel.declaration",
+                f"found {len(results)} results of '{instruction.name}', which writes {', '.join(written)}",
+            )
+        return Mapped(results, instruction, nodes, numbers)
 
     def calls(self, *commands: Mapped) -> Mapped:
         """Say that several commands compute a value, one after the other; the last one computes it.

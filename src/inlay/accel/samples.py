@@ -15,13 +15,14 @@ import numpy as np
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.declare import Dim
-from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Tiled, below
+from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Repeat, Repeated, Tiled, below
 from inlay.accel.tiled_samples import AgainError, TiledDrawn, constant, numbers
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, evaluate, lit, symbols
 from inlay.base.diagnostics import InlayError
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
+from inlay.ir.types import TensorType
 from inlay.ops.table import table
 
 _SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 8)
@@ -72,11 +73,60 @@ class _Drawn:
     inputs: list[np.ndarray] = field(default_factory=list[np.ndarray])
     names: dict[Node, str] = field(default_factory=dict[Node, str])
     sizes: dict[Any, Int] = field(default_factory=dict[Any, Int])
+    missing: dict[Node, bool] = field(default_factory=dict[Node, bool])
+    ends: dict[Node, str] = field(default_factory=dict[Node, str])
 
     def text(self) -> str:
         self.sizes = {d.sym: lit(self._size(d)) for d in self.arch.description.dims.values()}
         groups = self._grouped()
-        result = self._value(self.mapped.result, groups)
+        result = self._result(groups)
+        return self._program(result)
+
+    def _result(self, groups: int) -> str:
+        """Write what the last command gives: several values are a tuple, of which some may be missing."""
+        results = self.mapped.results
+        if not isinstance(results[0], Repeated):
+            return self._value(results[0], groups)
+        drawn = self._repeated(results[0].repeat, groups)
+        kept = [
+            r for r in results if isinstance(r, Repeated) and (r is results[0] or self.rng.random() < 0.7)
+        ]
+        names = [drawn[r.state] for r in kept]
+        return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+    def _repeated(self, repeat: Repeat, groups: int) -> dict[int | None, str]:
+        """Write the turns of a repeated step, one behind the other; return the names of what it leaves."""
+        over = self._value(repeat.over, groups)
+        states = [self._value(x, groups) for x in repeat.start]
+        count, *row = self._shape_of(over)
+        backward = self.rng.random() < 0.3
+        kept: dict[int, str] = {}
+        for k in reversed(range(count)) if backward else range(count):
+            cut = self._let(f"slice{{axes=[0]}}({over}, shape({k}), shape({k + 1}), shape(1))")
+            self.names[repeat.row] = self._let(f"reshape({cut}, shape({', '.join(map(str, row))}))")
+            for node in (x for step in repeat.steps for x in below(step)):
+                self.names.pop(node, None)
+            self.names.update(zip(repeat.states, states, strict=True))
+            states = [self._value(x, groups) for x in repeat.steps]
+            kept[k] = states[0]
+        shape = ", ".join(map(str, (1, *self._shape_of(states[0]))))
+        lines = [self._let(f"reshape({kept[k]}, shape({shape}))") for k in range(count)]
+        rows = lines[0] if count == 1 else self._let(f"concat{{axis=0}}({', '.join(lines)})")
+        return {None: rows, **dict(enumerate(states))}
+
+    def _let(self, value: str) -> str:
+        name = f"y{len(self.lines)}"
+        self.lines.append(f"let {name} = {value};")
+        return name
+
+    def _shape_of(self, name: str) -> list[int]:
+        """Return the shape of a value, by what the rules of types say of the program so far."""
+        found = parse_module(self._program(name), table()).functions["main"].type.result
+        if not isinstance(found, TensorType) or not found.shape:
+            raise AgainError
+        return [evaluate(e, {}) for e in found.shape]
+
+    def _program(self, result: str) -> str:
         body = "".join(f"  {line}\n" for line in self.lines)
         return f"fn main({', '.join(self.params)}) {{\n{body}  {result}\n}}\nentry main;\n"
 
@@ -152,13 +202,26 @@ class _Drawn:
 
     def _applied(self, node: Node, groups: int) -> str:
         assert isinstance(node, Applied), "nodes are inputs or results of operators"
+        if node.otherwise is not None and self.missing.setdefault(node, self.rng.random() < 0.5):
+            return self._value(node.operands[0], groups)
         args = [self._value(x, groups) for x in node.operands]
         attrs = ""
         if node.padded:
             args[0], attrs = self._window(node, args[0], groups)
-        name = f"y{len(self.lines)}"
-        self.lines.append(f"let {name} = {self.rng.choice(node.operators)}{attrs}({', '.join(args)});")
-        return name
+        if node.parts:
+            attrs, more = "{axes=[-1]}", self._part(node, args[0])
+            args.append(more)
+        return self._let(f"{self.rng.choice(node.operators)}{attrs}({', '.join(args)})")
+
+    def _part(self, node: Applied, x: str) -> str:
+        """Draw which part of the last axis a slice is, the same one in every turn."""
+        if node not in self.ends:
+            size, rest = divmod(self._shape_of(x)[-1], node.parts)
+            if rest:
+                raise AgainError
+            k = self.rng.randrange(node.parts)
+            self.ends[node] = f"shape({k * size}), shape({(k + 1) * size}), shape(1)"
+        return self.ends[node]
 
     def _window(self, node: Applied, x: str, groups: int) -> tuple[str, str]:
         """Draw how a convolution moves; half of the pads are an operator in front, of any number."""

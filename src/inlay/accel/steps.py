@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.choices import choose, scratch_of
+from inlay.accel.declare import Access
 from inlay.accel.match import Command
 from inlay.arith.bounds import bounds
 from inlay.arith.expr import Int, lit, product
@@ -24,28 +25,41 @@ class Room:
 
     Attributes:
         values: where results of commands before are, in bytes from its start.
-        temps: for each command, where its own scratch memory is.
+        temps: for each command, where operands are that only it has: scratch memory, and what it writes
+            and nothing reads.
         bytes: of all; 0 for none.
     """
 
     values: Mapping[Expr, Int]
-    temps: tuple[Int, ...]
+    temps: tuple[Mapping[str, Int], ...]
     bytes: Int
 
 
 def room_of(arch: Architecture, command: Command) -> Room:
     """Return the scratch memory of a command, over the dims of the program."""
     values: dict[Expr, Int] = {}
-    temps: list[Int] = []
+    temps: list[dict[str, Int]] = []
     end = lit(0)
     for c in command.steps:
         if c is not command:
             value = c.operands[c.instruction.written]
             values[value], end = _after(end, _bytes(value))
-        own = scratch_of(arch, c.instruction, c.sizes)
-        at, end = (end, end) if own == 0 else _after(end, own)
-        temps.append(at)
+        own: dict[str, Int] = {}
+        for name, size in _own(arch, c).items():
+            own[name], end = _after(end, size)
+        temps.append(own)
     return Room(values, tuple(temps), end)
+
+
+def _own(arch: Architecture, c: Command) -> dict[str, Int]:
+    """Return the operands that only a command has, with their bytes."""
+    operands = c.instruction.operands
+    names = [n for n, x in operands.items() if x.access is Access.SCRATCH]
+    names += [n for n in c.instruction.writes if n not in c.operands]
+    return {
+        n: product(arch.number(e, c.sizes) for e in operands[n].shape) * operands[n].dtype.itemsize
+        for n in names
+    }
 
 
 def _after(end: Int, size: Int) -> tuple[Int, Int]:
@@ -68,6 +82,10 @@ def chosen_for(arch: Architecture, command: Command, kernel: str, free: Callable
     if room_of(arch, command).bytes == 0 or (left := free()) is None:
         return command
     needed = sum((_bytes(c.operands[c.instruction.written]) + _LINE for c in command.before), lit(0))
+    unread = (
+        _own(arch, c)[n] + _LINE for c in command.steps for n in c.instruction.writes if n not in c.operands
+    )
+    needed = sum(unread, needed)
     most = bounds(needed, {}).high
     reasons = (
         [f"values between commands take {needed} bytes: {left} are free"]

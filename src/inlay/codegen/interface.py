@@ -329,6 +329,13 @@ class Backend(Protocol):
         """Return further passes over lowered loops."""
         return ()
 
+    def most_turns(self, board: Board, device: str) -> int:
+        """Return the most turns of a loop that a device takes as one operation; 0 for no loops.
+
+        Loops of known trip counts up to that are unrolled where `candidates` then has operations of them.
+        """
+        return 0
+
     def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
         """Return code that changes programs on their way, for any device of the board."""
         return ()

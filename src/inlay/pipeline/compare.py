@@ -143,12 +143,12 @@ def _both(
     keep: Callable[[Compared], None],
 ) -> Callback:
     """Return what runs a kernel on a device and on the host, and compares."""
-    reads = sum(p.access is Access.READ for p in kernel.ports)
+    reads, tensors = sum(p.access is Access.READ for p in kernel.ports), len(kernel.ports)
 
     def run(arrays: list[np.ndarray], ints: list[int]) -> None:
         want, host_ns = _timed(lambda: reference(kernel, arrays[:reads], ints))
         _, device_ns = _timed(lambda: device(arrays, ints))
-        results = tuple(difference(w, g) for w, g in zip(want, arrays[reads:], strict=True))
+        results = tuple(difference(w, g) for w, g in zip(want, arrays[reads:tensors], strict=True))
         predicted: float | None = None
         clock: float | None = None
         if call is not None:
@@ -158,7 +158,7 @@ def _both(
             predicted, clock = device.predicted_ns(arrays), device.clock_ns()
         name, origin = device_of_kernel(kernel), kernel.origin
         keep(Compared(name, kernel.name, origin, results, predicted, device_ns, host_ns, clock))
-        for array, value in zip(arrays[reads:], want, strict=True):
+        for array, value in zip(arrays[reads:tensors], want, strict=True):
             array[...] = value
 
     return run

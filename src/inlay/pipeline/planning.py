@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from inlay.analysis.blocks import values
+from inlay.analysis.candidates import Candidate
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
@@ -44,11 +45,13 @@ from inlay.pipeline.plan_again import AgainOptions, Ask
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.chosen import usable_processors
+from inlay.transforms import eliminate_dead
 from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms.unroll_loops import UnrollOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ def setting_of(
         options={
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq),
             FuseOptions: fusing,
+            UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PackOptions: PackOptions(_packed(board, targets)),
             PlanOptions: PlanOptions(
@@ -190,6 +194,19 @@ def _candidates(board: Board) -> dict[str, CandidateSource]:
         return lambda module: backend.candidates(module, board, device)
 
     return {device: of(device, backend) for device, backend in apart(board).items()}
+
+
+def _unrolling(board: Board) -> UnrollOptions:
+    """Return which loops are unrolled: those that devices take as one operation."""
+    turns = {d: backend.most_turns(board, d) for d, backend in apart(board).items()}
+    sources = [source for device, source in _candidates(board).items() if turns[device]]
+
+    def taken(module: Module, context: PassContext) -> frozenset[int]:
+        live = eliminate_dead.PASS.run(module, context)  # rows that nobody reads are no readers
+        offered = (x for source in sources for x in source(live) or ())
+        return frozenset(id(c) for x in offered if isinstance(x, Candidate) for c in x.calls)
+
+    return UnrollOptions(max(turns.values(), default=0), taken if sources else None)
 
 
 def _canonical(board: Board) -> frozenset[str]:

@@ -49,6 +49,7 @@ from inlay.transforms import (
     simplify_algebra,
     split_matches,
     to_anf,
+    unroll_loops,
 )
 
 TENSOR = (
@@ -68,6 +69,7 @@ TENSOR = (
     grow_in_place.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
+    unroll_loops.PASS,
     eliminate_dead.PASS,  # weights that were folded into others are not to be converted and packed
     check_indices.PASS,
     plan_places.PASS,

@@ -100,9 +100,16 @@ class _Outlined:
         self._numbers: dict[Sym, int] = {}
         self._index = {n.let.var: i for i, n in enumerate(group.nodes)}
         self._tensors: dict[Expr, int] = {}
+        self._again: dict[Expr, Expr] = {}
+        arrays: dict[Hashable, Expr] = {}
         for node in group.nodes:
             for arg in node.call.args:
                 if self._is_parameter(node, arg):
+                    if isinstance(arg, Const):  # one array of several operations is one parameter
+                        first = arrays.setdefault((id(arg.value), arg.type, arg.place), arg)
+                        if first is not arg:
+                            self._again[arg] = first
+                            continue
                     self._tensors.setdefault(arg, len(self._tensors))
         self._ints = self._undetermined()
         ints = [make.int_const(s, group.anchor.call.span) for s in self._ints]
@@ -153,6 +160,7 @@ class _Outlined:
         return (tuple(operators), parameters, ints, results, self._group.last.place)
 
     def _operand_key(self, arg: Expr, canonical: Mapping[Sym, Int]) -> Hashable:
+        arg = self._again.get(arg, arg)
         if arg in self._tensors:
             return ("parameter", self._tensors[arg])
         if isinstance(arg, Var) and arg in self._index:
@@ -195,7 +203,7 @@ class _Outlined:
         bound: list[tuple[Var, Call]] = []
         for node in self._group.nodes:
             call, old = node.call, node.let.var
-            args = tuple([_inside(a, replaced, ints) for a in call.args])
+            args = tuple([_inside(self._again.get(a, a), replaced, ints) for a in call.args])
             type = substitute_type(call.type, ints)
             value = Call(call.callee, args, type, call.span, call.place)
             var = Var(old.name, open_exists(type)[0], old.span, old.place)

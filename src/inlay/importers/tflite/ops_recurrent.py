@@ -83,6 +83,9 @@ def _lstm_over(node: Node, x: Expr, layer: _Layer, *, is_reverse: bool = False) 
     has_norms = any(node.has(i) for i in layer.norms)
     sums = node.op("matmul", x, w)
     biases = {g: node.reals(layer.biases[g]) for g in used if node.has(layer.biases[g])}
+    if len(biases) == len(used) and not has_norms:  # what does not depend on states is added once for all
+        sums = node.op("add", sums, node.op("concat", *biases.values(), axis=0))
+        biases = {}
 
     def step(b: Builder, carried: tuple[Var, ...], rows: tuple[Expr, ...]) -> Step:
         inside = node.within(b)
