@@ -24,6 +24,7 @@ from inlay.accel.match import Command, Found, Patterns, fault_of
 from inlay.accel.mock import mock_of
 from inlay.accel.overlay import Block, Mismatch, blocks
 from inlay.accel.pattern import Applied
+from inlay.accel.repeat import loops_missed
 from inlay.accel.steps import Room, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
@@ -77,15 +78,17 @@ class AcceleratorBackend(Backend):
         """Return what patterns find, each with its cycles as a cost; and why they do not take the rest."""
         patterns = self.patterns(board.arch_of(device).parameters)
         found: list[Candidate | Miss] = []
+        repeats = patterns.repeats
         for function in module.functions.values():
+            loops = {id(c): why for c, why in loops_missed(function, repeats)} if repeats else {}
             for block in blocks(function.body):
-                found += _offered(patterns, block, device)
+                found += _offered(patterns, block, device, loops)
         return found
 
     def most_turns(self, board: Board, device: str) -> int:
         """Return the most steps of a `p.repeat` in a pattern; 0 where there is none."""
         repeats = self.patterns(board.arch_of(device).parameters).repeats
-        return max((r.times[1] for r in repeats), default=0)
+        return max((r.times[1] for r in repeats.values()), default=0)
 
     def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
         """Return the hooks of the description."""
@@ -150,8 +153,17 @@ _Missed = dict[int, tuple[tuple[int, int], Miss]]
 """The nearest miss of operations, by identity, with how near it is."""
 
 
-def _offered(patterns: Patterns, block: Block, device: str) -> list[Candidate | Miss]:
-    """Return candidates of a block, and for operations that are in none the nearest miss."""
+def _offered(
+    patterns: Patterns, block: Block, device: str, loops: Mapping[int, str]
+) -> list[Candidate | Miss]:
+    """Return candidates of a block, and for operations that are in none the nearest miss.
+
+    Args:
+        patterns: of the architecture.
+        block: of a program.
+        device: that would run them.
+        loops: why operations, by identity, are in no step that is repeated.
+    """
     found: list[Candidate | Miss] = []
     missed: _Missed = {}
     taken: set[int] = set()
@@ -171,7 +183,9 @@ def _offered(patterns: Patterns, block: Block, device: str) -> list[Candidate | 
                     for x in result.calls:
                         _keep(missed, x, (-len(result.calls), len(reasons)), Miss(x, device, why))
     for call in block.calls.values():
-        if id(call) not in missed and (why := _outside(patterns, call)):
+        if why := loops.get(id(call)):
+            missed[id(call)] = ((0, 0), Miss(call, device, why))
+        elif id(call) not in missed and (why := _outside(patterns, call)):
             missed[id(call)] = ((0, 0), Miss(call, device, why))
     return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
 

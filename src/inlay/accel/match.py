@@ -127,10 +127,10 @@ class Patterns:
         return Patterns(arch, tuple(build(p, arch.device) for p in declared), Tiler(arch))
 
     @property
-    def repeats(self) -> tuple[Repeat, ...]:
-        """The repeated steps in them."""
-        results = (p.mapped.result for p in self.patterns)
-        return tuple(r.repeat for r in results if isinstance(r, Repeated))
+    def repeats(self) -> Mapping[str, Repeat]:
+        """The repeated steps in them, by the names of patterns."""
+        results = ((p.name, p.mapped.result) for p in self.patterns)
+        return {name: r.repeat for name, r in results if isinstance(r, Repeated)}
 
     def at(self, var: Var, block: Block, *, outlined: bool = False) -> Iterator[Found | Mismatch]:
         """Yield for each pattern the command that computes a value, or why it is not that pattern."""

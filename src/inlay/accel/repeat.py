@@ -12,13 +12,15 @@ Values inside have several readers, all of them inside; what is read elsewhere h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from inlay.accel.overlay import Mismatch, Overlay
 from inlay.accel.pattern import Node, Repeat, Repeated, below
+from inlay.analysis.blocks import values
+from inlay.analysis.loops import loops_of, turns_of
 from inlay.analysis.rows import Row, row_of, rows_of
-from inlay.ir.expr import Expr, Var
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.types import TensorType
 
 
@@ -35,11 +37,12 @@ def lay_repeated(o: Overlay, results: Sequence[Repeated], last: Var) -> None:
     Raises:
         Mismatch: it is something else.
     """
-    repeat, laid = results[0].repeat, _Laid(o, results[0].repeat)
+    repeat = results[0].repeat
     o.shared = True
-    rows = list(reversed(rows_of(o.block.calls, last)))
+    rows = rows_of(o.block.calls, last)
     o.calls += [c for row in rows for c in row.calls]
-    ends = laid.steps(rows, last)
+    orders = (rows[::-1], rows) if len(rows) > 1 else (rows,)  # the last turn sets the last row, or the first
+    laid, ends = _first_of(o, repeat, orders, last)
     for node, e in zip((repeat.over, *repeat.start), (laid.source, *laid.states), strict=True):
         o.lay(node, e, inner=True)
     values: dict[int | None, Expr] = dict(enumerate(ends))
@@ -53,6 +56,24 @@ def lay_repeated(o: Overlay, results: Sequence[Repeated], last: Var) -> None:
     results_found = [o.values[r] for r in results if r in o.values]
     if wrong := next((v for v in read if v not in results_found), None):
         raise Mismatch(len(o.calls), f"'{wrong.name}' is read elsewhere, too")
+
+
+def _first_of(
+    o: Overlay, repeat: Repeat, orders: Sequence[Sequence[Row]], last: Var
+) -> tuple[_Laid, list[Expr]]:
+    """Lay the turns over rows, those of the last turn first, in the first of some orders that fits."""
+    failures: list[Mismatch] = []
+    for rows in orders:
+        tried = o.copy()
+        laid = _Laid(tried, repeat)
+        try:
+            ends = laid.steps(rows, last)
+        except Mismatch as failure:
+            failures.append(failure)
+        else:
+            o.take(tried)
+            return laid, ends
+    raise max(failures, key=lambda m: m.depth)
 
 
 class _Laid:
@@ -142,6 +163,27 @@ class _Laid:
 
     def _mismatch(self, reason: str) -> Mismatch:
         return Mismatch(len(self._o.calls), reason)
+
+
+def loops_missed(function: Function, patterns: Mapping[str, Repeat]) -> Iterator[tuple[Call, str]]:
+    """Yield operations in loops that are still loops, with the reason why they are in no repeated step.
+
+    Args:
+        function: a function of the program.
+        patterns: with a repeated step, by name.
+    """
+    for loop in loops_of(function):
+        count = "an unknown number of" if loop.bound is None else str(loop.bound)
+        least = "" if loop.exact or loop.bound is None else "at most "
+        reasons = [
+            f"{name}: '{loop.var.name}' has {least}{count} turns: a number from {r.times[0]} to {r.times[1]}"
+            if not loop.exact or turns_of(loop, r.times[1]) is None
+            else f"{name}: its step is no turn of '{loop.var.name}'"
+            for name, r in patterns.items()
+        ]
+        for value in values(loop.function.body):
+            if isinstance(value, Call) and isinstance(value.callee, OpRef):
+                yield value, "; ".join(reasons)
 
 
 def _numbers(attrs: dict[str, Any]) -> dict[str, Any]:

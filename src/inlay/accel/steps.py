@@ -48,6 +48,8 @@ def room_of(arch: Architecture, command: Command) -> Room:
         for name, size in _own(arch, c).items():
             own[name], end = _after(end, size)
         temps.append(own)
+    if end == 0 and (values or any(temps)):
+        end = lit(_LINE)  # operands of no elements have an address, too
     return Room(values, tuple(temps), end)
 
 

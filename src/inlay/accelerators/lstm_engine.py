@@ -80,15 +80,15 @@ class LstmEngine(Accelerator):
         )  # fmt: skip
 
     # ---- instructions
-    T, B, D, H = Dim(1, 256), Dim(1, 64), Dim(1, 4096), Dim(1, 1024)  # rows, sequences, features, state
+    T, B, D, H = Dim(1, 256), Dim(0), Dim(1, 4096), Dim(1, 1024)  # rows, sequences, features, state
     G, state = 4 * H, (B, H)
 
     @instruction(
         run, y=Out(ram, f32, (T, B, H)), h=Out(ram, f32, state), c=Out(ram, f32, state),
         gates=Temp(ram, f32, (B, G)), x=In(ram, f32, (T, B, D)), w=In(ram, f32, (D, G)), b=In(ram, f32, (G,)),
-        r=In(ram, f32, (H, G)), br=In(ram, f32, (G,)), h0=In(ram, f32, state), c0=In(ram, f32, state), low=In(ram, f32, ()),
-        high=In(ram, f32, ()), backward=Imm(0, 1), into=Imm(0, 3), forget=Imm(0, 3), new=Imm(0, 3),
-        out=Imm(0, 3), cycles=T * B * (G * (D + H) // macs + 4 * H) + 200,
+        r=In(ram, f32, (H, G)), br=In(ram, f32, (G,)), h0=In(ram, f32, state), c0=In(ram, f32, state),
+        low=In(ram, f32, ()), high=In(ram, f32, ()), backward=Imm(0, 1), into=Imm(0, 3), forget=Imm(0, 3),
+        new=Imm(0, 3), out=Imm(0, 3), cycles=T * B * (G * (D + H) // macs + 4 * H) + 200,
         needs=(at_most(H * G * 4, weight_kib * KiB, "bytes of the weights of the state"),),
     )  # fmt: skip
     def lstm(self, y, h, c, gates, x, w, b, r, br, h0, c0, low, high, backward, into, forget, new, out):

@@ -96,6 +96,16 @@ def loops_of(root: Function) -> tuple[Loop, ...]:
     return tuple(found)
 
 
+def turns_of(loop: Loop, most: int) -> int | None:
+    """Return how many turns a loop has, if that is a number from 1 to `most` and nothing else ends it."""
+    turns = None if loop.bound is None or not loop.exact else loop.bound.value
+    if turns is None or not 1 <= turns <= most:
+        return None
+    _, tail = spine(loop.function.body)
+    again = spine(tail.then)[1] if isinstance(tail, If) else None
+    return turns if isinstance(again, Call) and again.callee is loop.var else None
+
+
 def _loop(v: Var, f: Function, outer: Call, again: list[Call], known: Mapping[Var, Expr]) -> Loop:
     uses = count_uses(f.body)
     counter = _counter(f, outer, again)

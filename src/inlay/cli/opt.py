@@ -32,6 +32,7 @@ from inlay.pipeline.planning import meanings_of, setting_of
 from inlay.pipeline.route import LINK
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
+from inlay.transforms import unroll_loops
 
 _HINTS = {
     Property.ANF: "put to-anf before it",
@@ -67,10 +68,10 @@ def _context(board: str, *, builds: bool) -> PassContext:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
-    plans, builds = plan_places.PASS.name in names, build_kernels.PASS.name in names
-    neither = not (plans or builds)
-    users = f"{plan_places.PASS.name} or {build_kernels.PASS.name}"
-    refuse(arguments, (neither, ("board",), f"without the pass {users}"))
+    builds, for_boards = build_kernels.PASS.name in names, (plan_places, unroll_loops, build_kernels)
+    users = [step.PASS.name for step in for_boards]
+    neither = not set(users) & set(names)
+    refuse(arguments, (neither, ("board",), f"without the pass {', '.join(users[:-1])} or {users[-1]}"))
     check_outputs(arguments, arguments.output)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "pipeline", "transforms")]
     for name in filter(None, names):

@@ -7,7 +7,7 @@ integers for dims that no parameter's shape has by itself. `fuse_ops` makes kern
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +24,9 @@ from inlay.ir.place import Place
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY
 from inlay.transforms._groups import Group, Node, is_literal
+
+_MOST_LISTED = 64
+"""Operators of a group that its name for people has."""
 
 
 class Outliner:
@@ -85,6 +88,17 @@ def _name(group: Group) -> str:
     words = [group.anchor.name, *(n.name for n in group.nodes if n is not group.anchor)]
     shown = [w.rpartition(".")[2] for w in words[:4]]
     return "_".join(shown) + (f"_and_{len(words) - 4}" if len(words) > 4 else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the operators of a group for people; of many the first and the last."""
+    if len(names) > _MOST_LISTED:
+        names = [
+            *names[: _MOST_LISTED // 2],
+            f"({len(names) - _MOST_LISTED} more)",
+            *names[-_MOST_LISTED // 2 :],
+        ]
+    return "+".join(names)
 
 
 class _Outlined:
@@ -190,7 +204,7 @@ class _Outlined:
             self._body(replaced, ints),
             span=anchor.span,
             place=_place(self._group),
-            primitive="+".join(n.name for n in self._group.nodes),
+            primitive=_listed([n.name for n in self._group.nodes]),
         )
 
     def _port(self, arg: Expr) -> Place | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.analysis.blocks import nested
-from inlay.analysis.loops import Loop, Role, loops_of
+from inlay.analysis.loops import Loop, Role, loops_of, turns_of
 from inlay.arith.expr import Int
 from inlay.base.options import option
 from inlay.ir import make
@@ -73,16 +73,6 @@ def run(module: Module, context: PassContext) -> Module:
         text = f"the {x.bound} turns of '{v.name}' stand one behind the other: a device takes them as one"
         context.remarks.add(Remark(PASS.name, "unrolled", "taken-as-one", text, x.function.span))
     return rewrite_module(module, _Unrolling(chosen).step) if chosen else module
-
-
-def turns_of(loop: Loop, most: int) -> int | None:
-    """Return how many turns a loop has, if that is a number from 1 to `most` and nothing else ends it."""
-    turns = None if loop.bound is None or not loop.exact else loop.bound.value
-    if turns is None or not 1 <= turns <= most:
-        return None
-    _, tail = spine(loop.function.body)
-    again = spine(tail.then)[1] if isinstance(tail, If) else None
-    return turns if isinstance(again, Call) and again.callee is loop.var else None
 
 
 def _named(module: Module) -> Mapping[Var, Expr]:
