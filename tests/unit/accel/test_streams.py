@@ -16,8 +16,8 @@ from inlay.accel.declare import Driver, Library, Mock
 from inlay.accel.encode import decoded, encoded
 from inlay.accel.kit_order import tokens, without
 from inlay.accel.launch import Launcher
-from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.order import Channel, Ordering, unordered
+from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.rounding import terms
 from inlay.accel.stages import Factor, Untiled
 from inlay.accel.tile import channels

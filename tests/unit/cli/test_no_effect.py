@@ -47,7 +47,10 @@ def files(tmp_path_factory):
         ("bench --calibrate host --threads 2", "--threads, which does nothing beside --calibrate"),
         ("bench --calibrate host --rounds 2", "--rounds, which does nothing beside --calibrate"),
         ("bench --calibrate host --dim n=3", "--dim, which does nothing without a model"),
-        ("opt p.inl --passes to-anf --board host", "without the pass plan-places, unroll-loops or build-kernels"),
+        (
+            "opt p.inl --passes to-anf --board host",
+            "without the pass plan-places, unroll-loops or build-kernels",
+        ),
         ("explain p.inl --at matmul --all", "--all, which does nothing beside --at"),
         ("explain p.inl --view loops --op matmul", "--op, which does nothing with --view loops"),
         ("targets check host --operators", "--operators, which does nothing beside check"),
