@@ -17,6 +17,7 @@ which another one ran as well (`inlay.runtime.trace.time_beside`).
 from __future__ import annotations
 
 import functools
+import io
 import multiprocessing
 import statistics
 import time
@@ -77,15 +78,12 @@ def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
     """Compile a program, answer with its output, then with the seconds of a call whenever asked. Asked
     for a trace, answer with the share of the kernels' time that they ran beside others.
     """
-    from inlay.analysis.infer_types import infer_types
-    from inlay.api import compilation
-    from inlay.ir.parser import parse_module
-    from inlay.ops.table import table
+    from inlay.api import compilation, load
     from inlay.runtime.native import Settings
     from inlay.runtime.session import executable_of
     from inlay.runtime.trace import time_beside
 
-    program = compilation(infer_types(parse_module(text, table())), plan="parallel").program
+    program = compilation(load(io.StringIO(text)), plan="parallel").program
     executable = executable_of(program, settings=Settings(**settings))
     traced = executable_of(program, settings=Settings(trace=True, **settings))
     inputs = link.recv()
@@ -97,7 +95,7 @@ def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
         link.send(time_beside(traced.events()) if asked == TRACE else seconds)
 
 
-def started(text: str, inputs: list[np.ndarray], **settings: Any) -> tuple[Connection, Any]:
+def started(text: str, inputs: list[Any], **settings: Any) -> tuple[Connection, Any]:
     """Start a process that runs a program; return the link to it, and its output."""
     here, there = multiprocessing.Pipe()
     multiprocessing.get_context("spawn").Process(

@@ -3,6 +3,15 @@
 
 #include <string.h>
 
+/* The effects of a value: those of what it holds, of the code of a closure; all, of a cell. */
+static uint8_t effects_of(const inlay_activation_t *m, const inlay_compound_t *made)
+{
+    uint32_t found = made->header.kind == KIND_CELL ? EFFECT_ORDERED | EFFECT_CELLS : 0, i;
+    if (made->header.kind == KIND_CLOSURE) found |= m->module->functions[made->label].effects;
+    for (i = 0; i < made->n; i++) found |= inlay_slot_effects(&made->items[i]);
+    return (uint8_t)found;
+}
+
 /* Pop n slots into a new object, and push it. */
 inlay_status_t inlay_op_construct(inlay_activation_t *m, uint32_t kind, uint32_t label, uint32_t n)
 {
@@ -11,6 +20,7 @@ inlay_status_t inlay_op_construct(inlay_activation_t *m, uint32_t kind, uint32_t
     made->label = label;
     m->sp -= n;
     if (n) memcpy(made->items, m->sp, n * sizeof *m->sp);
+    made->header.effects = effects_of(m, made);
     m->sp->tag = kind;
     m->sp->as.object = &made->header;
     m->sp++;

@@ -7,7 +7,7 @@
 
 #define HEADER_BYTES 64
 #define ROW_BYTES 64
-#define FORMAT_VERSION 7
+#define FORMAT_VERSION 8
 #define PAGE_BYTES 4096
 
 static const char NAMES[N_SECTIONS][5] = {"STRS", "META", "POOL", "FUNC", "CODE", "SMAP",

@@ -58,10 +58,11 @@ static inlay_object_t *allocate(inlay_heap_t *heap, size_t bytes, uint32_t kind)
         }
         object = (inlay_object_t *)(void *)((uint8_t *)chunk + CHUNK_HEAD +
                                             chunk->used++ * SIZES[class]);
-        object->size_class = class;
+        object->size_class = (uint8_t)class;
     }
     object->count = 1;
     object->kind = (uint16_t)kind;
+    object->effects = 0;
     heap->live++;
     return object;
 }

@@ -53,6 +53,8 @@ typedef struct inlay_task {
     inlay_slot_t *base, *sp;
     inlay_record_t *top;
     inlay_segment_t *current, *first;
+    const inlay_function_t *callee; /* whose call it is; NULL for the root */
+    uint32_t given;           /* the effects of what it was called with */
     uint32_t n_results;
     inlay_compound_t *future; /* label: whether it has returned */
     inlay_place_t *place;     /* the same in a chain */
@@ -151,8 +153,10 @@ void inlay_resume_none(inlay_activation_t *m);
  * slots; results are left there. */
 void inlay_task_root(inlay_activation_t *m, uint32_t function);
 void inlay_task_close(inlay_activation_t *m);
-/* A task for a call, without a caller; NULL where it is to be a plain call. */
-inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee);
+/* A task for the call of a function, or of a closure (else NULL) of it, with so many arguments; it has no
+ * caller yet. NULL where it is to be a plain call. */
+inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee,
+                             const inlay_compound_t *closure, const inlay_slot_t *arguments, uint32_t n);
 void inlay_task_free(inlay_activation_t *m, inlay_task_t *task);
 /* Put a task behind the suspended ones; whether no suspended one is before it in the program. */
 void inlay_task_suspend(inlay_activation_t *m, inlay_task_t *task);

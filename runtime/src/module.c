@@ -136,6 +136,7 @@ static inlay_status_t read_functions(inlay_module_t *module, inlay_error_t *erro
         if (inlay_read_word(&table) != code.at) table.failed = 1;
         f->code_words = inlay_read_word(&table);
         f->frame = inlay_read_below(&table, (1u << 24) + 1);
+        f->effects = inlay_read_below(&table, (EFFECT_ORDERED | EFFECT_CELLS) + 1);
         f->n_params = inlay_read_count(&table);
         f->params = kinds(&table, f->n_params);
         f->n_results = inlay_read_count(&table);

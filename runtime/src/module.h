@@ -20,6 +20,7 @@ typedef struct inlay_function {
     const uint32_t *results; /* kinds */
     const uint32_t *spans;   /* pairs: word position, string */
     uint32_t code_words, n_params, n_results, n_spans, frame;
+    uint32_t effects; /* EFFECT_..: of its code and of all functions that this names */
 } inlay_function_t;
 
 typedef struct inlay_step {

@@ -28,8 +28,11 @@ static int is_ready(inlay_activation_t *m, const inlay_task_t *task)
 static void finish(inlay_activation_t *m, inlay_task_t *task)
 {
     inlay_compound_t *future = task->future;
+    uint32_t effects = 0, i;
     if (task->n_results)
         memcpy(future->items, task->first->slots, task->n_results * sizeof *future->items);
+    for (i = 0; i < task->n_results; i++) effects |= inlay_slot_effects(&future->items[i]);
+    future->header.effects = (uint8_t)effects;
     future->label = 1;
     inlay_release(&m->heap, &future->header);
     inlay_order_leave(m, task->place);

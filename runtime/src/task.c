@@ -77,11 +77,20 @@ inlay_status_t inlay_task_wait(inlay_activation_t *m, const inlay_storage_t *sto
 
 /* ------------------------------------------------------------------------------------ tasks */
 
-inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee)
+/* Whether nobody can tell when a call runs, given its effects. */
+static int is_free(inlay_activation_t *m, uint32_t effects)
+{
+    return !(effects & EFFECT_ORDERED) || inlay_race_spoils(m, SABOTAGE_EFFECT);
+}
+
+inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee,
+                             const inlay_compound_t *closure, const inlay_slot_t *arguments, uint32_t n)
 {
     inlay_task_t *task = m->free_tasks;
     size_t slots = callee->frame;
-    if (m->n_tasks >= m->config.most_tasks) return NULL;
+    uint32_t given = closure ? closure->header.effects : 0, i;
+    for (i = 0; i < n; i++) given |= inlay_slot_effects(&arguments[i]);
+    if (m->n_tasks >= m->config.most_tasks || !is_free(m, callee->effects | given)) return NULL;
     if (task) {
         m->free_tasks = task->next;
     } else {
@@ -102,6 +111,8 @@ inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *call
         return NULL;
     }
     task->current = task->first;
+    task->callee = callee;
+    task->given = given;
     task->n_results = callee->n_results;
     task->caller = NULL;
     task->future = NULL;
@@ -145,6 +156,17 @@ int inlay_task_is_late(inlay_activation_t *m)
     return m->config.mode == INLAY_REPLAY && inlay_order_random(m) % 2;
 }
 
+/* What results that are not there yet may hold: of a call without effects, only cells of its own. */
+static uint8_t effects_to_come(const inlay_task_t *task)
+{
+    const inlay_function_t *callee = task->callee;
+    uint32_t i;
+    if (!((callee->effects | task->given) & EFFECT_CELLS)) return 0;
+    for (i = 0; i < callee->n_results; i++)
+        if (callee->results[i] > KIND_STORAGE) return EFFECT_ORDERED | EFFECT_CELLS;
+    return 0;
+}
+
 inlay_status_t inlay_task_detach(inlay_activation_t *m)
 {
     inlay_task_t *task = m->task, *caller = task->caller, *t;
@@ -155,6 +177,7 @@ inlay_status_t inlay_task_detach(inlay_activation_t *m)
     for (t = caller; t; t = t->caller) t->place = behind;
     m->issuer.place = behind;
     task->future->label = 0;
+    task->future->header.effects = effects_to_come(task);
     task->future->header.count = 1 + task->n_results;
     for (i = 0; i < task->n_results; i++) {
         task->future->items[i].tag = KIND_EMPTY;

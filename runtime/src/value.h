@@ -27,10 +27,18 @@ enum {
 
 #define IMMORTAL UINT32_MAX
 
+/* Effects of functions, of `Effects` in bytecode/program.py; and of values, for calls that get them:
+ * those of the functions in them, and of what is or holds a cell. */
+enum {
+    EFFECT_ORDERED = 1, /* others can see when such a call runs */
+    EFFECT_CELLS = 2    /* what such a call gives may hold a cell */
+};
+
 typedef struct inlay_object {
     uint32_t count;
-    uint16_t kind;       /* KIND_EMPTY while the memory is free */
-    uint16_t size_class; /* of heap.c */
+    uint16_t kind;      /* KIND_EMPTY while the memory is free */
+    uint8_t size_class; /* of heap.c */
+    uint8_t effects;    /* of compounds, fixed when they are made; of others 0 */
     struct inlay_object *link; /* in a free list, or among objects about to be freed */
 } inlay_object_t;
 
@@ -83,6 +91,12 @@ typedef struct inlay_compound {
     uint32_t label; /* constructor tag, function of a closure, whether the call has returned */
     inlay_slot_t items[];
 } inlay_compound_t;
+
+/* The effects of a value. */
+static inline uint32_t inlay_slot_effects(const inlay_slot_t *slot)
+{
+    return slot->tag > KIND_STORAGE ? slot->as.object->effects : 0;
+}
 
 extern const uint8_t inlay_dtype_bytes[INLAY_DTYPES];
 

@@ -235,6 +235,25 @@ static inlay_status_t special(checker_t *c, uint32_t op, const uint32_t *operand
     }
 }
 
+/* What an instruction does is in the type of its function. */
+static inlay_status_t check_effects(checker_t *c, uint32_t op, const uint32_t *operands)
+{
+    uint32_t found = 0;
+    switch (op) {
+    case OP_CALL: case OP_TAIL_CALL: case OP_SPAWN: case OP_CLOSURE:
+        found = c->module->functions[operands[0]].effects;
+        break;
+    case OP_INVOKE:
+        if (c->module->kernels[operands[0]].is_ordered) found = EFFECT_ORDERED;
+        break;
+    case OP_CELL_NEW: found = EFFECT_CELLS; break;
+    default: break;
+    }
+    if (found & ~c->function->effects)
+        return wrong(c, "an instruction has effects that the type of the function does not have");
+    return INLAY_OK;
+}
+
 static inlay_status_t execute(checker_t *c, const inlay_op_t *row, uint32_t op,
                               const uint32_t *operands, uint32_t n)
 {
@@ -361,6 +380,7 @@ static inlay_status_t visit(checker_t *c)
         length = decode(f, c->pc, &operands, &n);
         INLAY_TRY(arrive(c));
         INLAY_TRY(check_operands(c, &inlay_ops[op], operands));
+        INLAY_TRY(check_effects(c, op, operands));
         INLAY_TRY(execute(c, &inlay_ops[op], op, operands, n));
         c->reachable = !ends(op);
     }

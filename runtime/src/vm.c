@@ -210,17 +210,19 @@ static int fits(const inlay_slot_t *base, uint32_t slots, const inlay_record_t *
         m->current = task->current; \
     } while (0)
 
-/* Make a task for a call, with its arguments moved out of the caller's frame, and m->task. */
-static void begin_task(inlay_activation_t *m, inlay_task_t *task, const inlay_function_t *callee)
+/* Begin a call as a task, which is m->task then. Its n arguments, and before them its closure if there
+ * is one, are moved out of the caller's frame. */
+static void begin_task(inlay_activation_t *m, inlay_task_t *task, inlay_compound_t *closure,
+                       uint32_t n)
 {
+    const inlay_function_t *callee = task->callee;
     inlay_task_t *caller = m->task;
     inlay_record_t outside;
     memset(&outside, 0, sizeof outside);
     outside.sp = task->first->slots;
     outside.segment = task->first;
-    caller->sp -= callee->n_params;
-    if (callee->n_params)
-        memcpy(task->first->slots, caller->sp, callee->n_params * sizeof *caller->sp);
+    place_arguments(m, task->first->slots, closure, caller->sp - n, n);
+    caller->sp -= n + (closure != NULL);
     task->function = callee;
     task->pc = callee->code;
     task->base = task->first->slots;
@@ -395,22 +397,34 @@ again:
         }
 
         case OP_SPAWN:
-            POLL();
             callee = &module->functions[pc[1]];
-            task = m->issuer.is_sequential ? NULL : inlay_task_new(m, callee);
-            if (task) {
-                inlay_task_t *begun = task;
-                pc += 2;
-                save(m, f, pc, base, sp, top);
-                begin_task(m, begun, callee);
-                if (inlay_task_is_late(m)) {
-                    status = inlay_task_detach(m);
-                    if (status != INLAY_OK) return status;
-                }
-                LOAD();
-                break;
+            closure = NULL;
+            n = callee->n_params;
+            record.sp = sp - n;
+            record.pc = pc + 2;
+            goto spawn;
+        case OP_SPAWN_CLOSURE:
+            n = pc[1];
+            closure = closure_below(m, sp, n, pc[2]);
+            if (!closure) goto mismatch;
+            callee = &module->functions[closure->label];
+            record.sp = sp - n - 1;
+            record.pc = pc + 3;
+        spawn:
+            POLL();
+            arguments = sp - n;
+            task = NULL;
+            if (!m->issuer.is_sequential)
+                task = inlay_task_new(m, callee, closure, arguments, n);
+            if (!task) goto call;
+            save(m, f, record.pc, base, sp, top);
+            begin_task(m, task, closure, n);
+            if (inlay_task_is_late(m)) {
+                status = inlay_task_detach(m);
+                if (status != INLAY_OK) return status;
             }
-            /* FALLTHROUGH */
+            LOAD();
+            break;
         case OP_CALL:
             callee = &module->functions[pc[1]];
             n = callee->n_params;

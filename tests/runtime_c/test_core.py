@@ -114,8 +114,8 @@ def test_modes_under_sanitizers(driver, tmp_path, mode, seed):
     assert drive(driver, files, mode=mode, seed=seed) == drive(driver, files)
 
 
-def flow_files(folder: Path, seeds: range) -> list[Path]:
-    return write(folder, [writer.to_bytes(FlowGenerator(s).program_of()) for s in seeds])
+def flow_files(folder: Path, seeds: range, *, cells: bool = False) -> list[Path]:
+    return write(folder, [writer.to_bytes(FlowGenerator(s, cells=cells).program_of()) for s in seeds])
 
 
 @pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("replay", 1), ("replay", 2)])
@@ -128,13 +128,19 @@ def test_tasks_under_sanitizers(driver, tmp_path, mode, seed):
 
 @pytest.mark.parametrize(
     ("kind", "word"),
-    [(1, "use before ready"), (2, "reuse while in flight"), (3, "missing wait"), (4, "overtaken")],
+    [
+        (1, "use before ready"),
+        (2, "reuse while in flight"),
+        (3, "missing wait"),
+        (4, "overtaken"),
+        (5, "overtaken"),
+    ],
 )
 @pytest.mark.parametrize("nth", [1, 4])
 def test_races_are_found(driver, tmp_path, kind, word, nth):
-    """Plans made wrong: an edge, a wait or a guard less. What was needed is missed, or the result is
-    right because other edges order the same two."""
-    files = flow_files(tmp_path, range(8100, 8160))
+    """Plans made wrong: an edge, a wait or a guard less, a call that is not waited for though it has
+    effects. What was needed is missed, or the result is right because other edges order the same two."""
+    files = flow_files(tmp_path, range(8100, 8160), cells=kind == 5)
     right = drive(driver, files, mode="replay", seed=3, is_flow=True)
     lines = drive(driver, files, mode="replay", seed=3, is_flow=True, spoil=(kind, nth))
     found = [line for line in lines if line.startswith("spoiled run.race ")]

@@ -21,13 +21,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.base.diagnostics import InternalError
-from inlay.bytecode import verify
+from inlay.bytecode import effects, verify
 from inlay.bytecode.isa import BY_NAME, CODES, DTYPE_CODES, INSTRUCTIONS, Item, Kind, OperandKind
 from inlay.bytecode.program import (
     HOST_MEMORY,
     NO_TARGET,
     Constant,
     DeviceRecord,
+    Effects,
     Entry,
     Function,
     ImageTarget,
@@ -67,7 +68,13 @@ class Label:
 
 
 class FunctionBuilder:
-    """The code of one function, emitted front to back."""
+    """The code of one function, emitted front to back.
+
+    Attributes:
+        index, name, params, results: of the function.
+        effects: of its own code so far, or more.
+        names: the functions whose effects it has, by index.
+    """
 
     def __init__(
         self, program: ProgramBuilder, index: int, name: str, params: Sequence[Kind], results: Sequence[Kind]
@@ -82,6 +89,8 @@ class FunctionBuilder:
         self._depth: int | None = len(self.params)
         self._frame = len(self.params)
         self._labels: list[Label] = []
+        self.effects = Effects.NONE
+        self.names: list[int] = []
 
     @property
     def depth(self) -> int:
@@ -142,6 +151,8 @@ class FunctionBuilder:
         depth = self.depth
         self._code.append(CODES[name])
         words = [self._operand(kind, value) for (_, kind), value in zip(row.operands, operands, strict=True)]
+        if name in effects.HAVE_EFFECTS:
+            self._note_effects(name, words[0] if words else 0)
         popped, pushed = _FIXED.get(name) or self._effect(name, words)
         if popped > depth:
             raise InternalError(f"{name} pops {popped} of {depth} slots", where=self.name)
@@ -154,8 +165,15 @@ class FunctionBuilder:
             return -1
         return after
 
-    def finish(self) -> Function:
-        """Return the function, its labels resolved.
+    def _note_effects(self, name: str, operand: int) -> None:
+        if effects.names_function(name):
+            self.names.append(operand)
+            return
+        kernels = self._program.kernels
+        self.effects |= effects.of(name, operand, lambda _: Effects.NONE, lambda i: kernels[i].ordered)
+
+    def finish(self, found: Effects = Effects.NONE) -> Function:
+        """Return the function, its labels resolved, with these effects besides those of its own code.
 
         Raises:
             InternalError: a label is used and not placed, or control runs off the end.
@@ -168,7 +186,13 @@ class FunctionBuilder:
             for use in label.uses:
                 self._code[use] = label.position
         return Function(
-            self.name, self.params, self.results, self._frame, tuple(self._code), tuple(self._spans)
+            self.name,
+            self.params,
+            self.results,
+            self._frame,
+            tuple(self._code),
+            tuple(self._spans),
+            self.effects | found,
         )
 
     def _meet(self, label: Label) -> None:
@@ -336,6 +360,12 @@ class ProgramBuilder:
         """Return the position of an integer in the pool."""
         return self._pool.setdefault(value, len(self._pool))
 
+    def _effects(self) -> list[Effects]:
+        own = [f.effects for f in self._functions]
+        return effects.closed(
+            own, [f.names if isinstance(f, FunctionBuilder) else () for f in self._functions]
+        )
+
     def finish(self, *, check: bool = True) -> Program:
         """Return the program.
 
@@ -343,7 +373,10 @@ class ProgramBuilder:
             InternalError: it does not pass the verifier: the caller emitted a wrong program.
         """
         program = Program(
-            functions=tuple(f.finish() if isinstance(f, FunctionBuilder) else f for f in self._functions),
+            functions=tuple(
+                f.finish(found) if isinstance(f, FunctionBuilder) else f
+                for f, found in zip(self._functions, self._effects(), strict=True)
+            ),
             entries=tuple(self._entries),
             constants=tuple(self.constants),
             kernels=tuple(self.kernels),

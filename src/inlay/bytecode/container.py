@@ -14,7 +14,7 @@ first. `writer` writes the rows of every section and `rows` reads them: the two 
 | `STRS` | strings: count, count + 1 positions of their ends and starts, UTF-8 bytes |
 | `META` | target, memories, properties |
 | `POOL` | 64-bit integers |
-| `FUNC` | functions: name, kinds, frame size, and their part of `CODE` |
+| `FUNC` | functions: name, kinds, frame size, effects, and their part of `CODE` |
 | `CODE` | instruction words of all functions |
 | `SMAP` | for each function, where its instructions come from |
 | `CONS` | constants: dtype, dims, and their part of `CDAT` |
@@ -45,6 +45,7 @@ from inlay.bytecode import verify
 from inlay.bytecode.program import (
     Constant,
     DeviceRecord,
+    Effects,
     Entry,
     Function,
     ImageTarget,
@@ -58,7 +59,7 @@ from inlay.bytecode.program import (
 from inlay.bytecode.rows import Words, refuse
 
 MAGIC = b"\x89INLAY\r\n"
-VERSION = 7
+VERSION = 8
 PAGE = 4096
 CONSTANT_ALIGN = 64
 SECTIONS = tuple("STRS META POOL FUNC CODE SMAP CONS KERN SHAP ENTR DEVS DIMG IMAG CDAT".split())
@@ -207,12 +208,14 @@ class Container:
         for _ in range(table.count()):
             name = table.string()
             start, size, frame = table.word(), table.word(), table.word()
+            effects = Effects(table.below(4, "effects"))
             if start != code.position:
                 refuse("corrupt", f"the code of function '{name}' does not follow the one before")
             params, results = table.kinds(), table.kinds()
             words = code.take(size)
             pairs = spans.take(2 * spans.count())
-            made.append(Function(name, params, results, frame, words, tuple(zip(pairs[::2], pairs[1::2]))))
+            spanned = tuple(zip(pairs[::2], pairs[1::2]))
+            made.append(Function(name, params, results, frame, words, spanned, effects))
         for words in (table, code, spans):
             words.end()
         return tuple(made)

@@ -257,11 +257,13 @@ EXTEND axis:index | tensor tensor -> tensor | fails waits | t s -> t with s join
     before which all dims are 1; amortised over calls when t is not shared
 # A call that need not have returned: its results may be futures, which any instruction takes.
 SPAWN function:function | params(function) -> results(function) | fails | x1 .. xn -> function(x1 .. xn);
-    what follows may go on before it returns
+    what follows may go on before it returns, where no effect of the call can be seen from there
 # Shape arithmetic in one step: what the instructions up to the target would do.
 EVAL target:target shape:shape | ? | | push the results of the native code of shape and continue at
     target; or, where it gives none, continue with the instructions in between, which push the same or
     fail
+SPAWN_CLOSURE count:count results:count | closure any*count -> any*results | fails | f x1 .. xn ->
+    code(f)(captures(f) .. x1 .. xn), which has so many results; what follows may go on as behind SPAWN
 """
 """A row: name and operands `name:kind`; stack effect, `?` where the verifier has a case of its own; flags out
 of `fails waits ends`; meaning. What is indented continues a row."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum, IntFlag, StrEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -31,6 +31,21 @@ import numpy as np
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.spec import Spec, Symbol
+
+
+class Effects(IntFlag):
+    """What a call of a function may do that its arguments do not show: a part of its type.
+
+    It holds for the code of the function and of all functions that this names, to call them or to
+    make closures of them. What an argument or a capture reaches is told by that value itself, when
+    the call begins. The numbers are those of the container and of the C runtime.
+    """
+
+    NONE = 0
+    ORDERED = 1
+    """Runs a kernel that keeps its place in the program."""
+    CELLS = 2
+    """Makes a cell, which a result may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,7 @@ class Function:
         code: 32-bit words.
         spans: (word position, index into the strings of the program), ascending: where the
             instructions from that position on come from.
+        effects: at least what `bytecode.effects` finds in the code.
     """
 
     name: str
@@ -53,6 +69,7 @@ class Function:
     frame: int
     code: tuple[int, ...]
     spans: tuple[tuple[int, int], ...] = ()
+    effects: Effects = Effects.NONE
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from inlay.bytecode import effects
 from inlay.bytecode.isa import (
     DTYPES,
     INSTRUCTIONS,
@@ -154,6 +155,8 @@ class _FunctionChecker:
             self.pc = pc
             self._arrive(pc)
             self._operands(row, words)
+            if row.name in effects.HAVE_EFFECTS:
+                self._effects(row.name, words[0] if words else 0)
             self._execute(row, words)
             if len(self.stack) > self.function.frame:
                 raise _WrongError(f"needs more than the {self.function.frame} slots of its frame")
@@ -229,6 +232,12 @@ class _FunctionChecker:
                 raise _WrongError(f"{label} {word} of {row.name} is not below {limit}")
             if kind is OperandKind.ALIGN and (word == 0 or word & (word - 1) or word > MAX_ALIGN):
                 raise _WrongError(f"{word} is not a power of two up to {MAX_ALIGN}")
+
+    def _effects(self, name: str, operand: int) -> None:
+        functions, kernels = self.program.functions, self.program.kernels
+        found = effects.of(name, operand, lambda i: functions[i].effects, lambda i: kernels[i].ordered)
+        if found & ~self.function.effects:
+            raise _WrongError(f"{name} has effects that the type of the function does not have")
 
     def _execute(self, row: Instruction, words: tuple[int, ...]) -> None:
         if row.effect is None:

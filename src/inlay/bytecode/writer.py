@@ -158,7 +158,7 @@ def _functions(program: Program, strings: _Strings) -> bytes:
     words = [len(program.functions)]
     start = 0
     for f in program.functions:
-        words += [strings(f.name), start, len(f.code), f.frame]
+        words += [strings(f.name), start, len(f.code), f.frame, f.effects]
         words += [len(f.params), *f.params, len(f.results), *f.results]
         start += len(f.code)
     return _pack(words)

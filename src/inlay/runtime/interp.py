@@ -105,7 +105,7 @@ class Interpreter:
                     arguments = take(frame.slots, len(self.program.functions[words[0]].params))
                     self._frames.pop()
                     self._enter(words[0], arguments)
-                case "CALL_CLOSURE":
+                case "CALL_CLOSURE" | "SPAWN_CLOSURE":
                     arguments = take(frame.slots, words[0])
                     closure = self._callee(frame.slots.pop(), words[0], words[1])
                     frame.pc = following

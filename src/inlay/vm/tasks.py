@@ -2,13 +2,14 @@
 
 A call is a task when
 
-* the function may wait: it, or what it calls, reads an integer from a tensor;
-* nobody can tell when it runs: in it and in what it calls no cell is read or written, no kernel runs
-  that keeps its place, and no closure, of which nothing is known, is called;
+* what is called may wait: it, or what it calls, reads an integer from a tensor. A closure may be any
+  that the program makes for so many arguments and results;
+* it may be that nobody can tell when it runs: it is not given a cell, and no kernel runs in it that
+  keeps its place. Whether a cell or such a kernel is in what it is given, the machine sees then;
 * something follows before the first use of its results that takes time: a kernel or another call.
 
-The first two are facts of functions, found over all of them; the third is looked for a short way
-ahead. A `SPAWN` is right wherever the second holds; the others say where it gains something.
+The first is a fact of functions, found over all of them; the last is looked for a short way ahead. A
+`SPAWN` is right everywhere; these say where it gains something.
 
 Cost: linear in the program.
 """
@@ -21,6 +22,7 @@ from itertools import islice
 from typing import cast
 
 from inlay.bytecode.builder import FunctionBuilder
+from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Kernel
 from inlay.vm.code import (
     Branch,
@@ -40,35 +42,48 @@ _AHEAD = 200
 """Nodes and blocks that are looked at behind a call."""
 
 _WAITS = frozenset({"TO_INT", "READ_INTS"})
-_ORDERED = frozenset({"CELL_READ", "CELL_WRITE", "CALL_CLOSURE"})
-_WORK = frozenset({"INVOKE", "CALL", "SPAWN", "CALL_CLOSURE"})
+_WORK = frozenset({"INVOKE", "CALL", "SPAWN", "CALL_CLOSURE", "SPAWN_CLOSURE"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Closures:
+    """All closures that the program makes for so many arguments and results: who one of them may be."""
+
+    arguments: int
+    results: int
+
+
+_Callee = FunctionBuilder | _Closures
 
 
 @dataclass(slots=True)
 class _Facts:
-    """What is known of a function alone, and which functions it calls."""
+    """What is known of a function alone, or of some closures, and whom it calls."""
 
     waits: bool = False
     ordered: bool = False
-    calls: list[FunctionBuilder] = field(default_factory=list[FunctionBuilder])
+    calls: list[_Callee] = field(default_factory=list["_Callee"])
 
 
 def mark_tasks(codes: Sequence[Code], kernels: Sequence[Kernel]) -> None:
     """Turn calls into tasks, in all functions of a program with these kernels."""
-    facts = {code.builder: _facts(code.body, kernels) for code in codes}
-    waits = _closure(facts, {f for f, known in facts.items() if known.waits})
-    ordered = _closure(facts, {f for f, known in facts.items() if known.ordered})
-    wanted = waits - ordered
+    facts: dict[_Callee, _Facts] = {}
+    for code in codes:
+        facts[code.builder] = _facts(code, kernels, facts)
+    wanted = _closure(facts, {f for f, known in facts.items() if known.waits})
     if not wanted:
         return
+    for closures in [f for f in facts if isinstance(f, _Closures)]:
+        facts[closures].calls.clear()  # what one of them does, the others need not
+    wanted -= _closure(facts, {f for f, known in facts.items() if known.ordered})
     for code in codes:
         for block in _blocks(code.body):
             _mark(block, wanted)
 
 
-def _closure(facts: Mapping[FunctionBuilder, _Facts], found: set[FunctionBuilder]) -> set[FunctionBuilder]:
-    """Add whoever calls one of the functions found, directly or not."""
-    callers: dict[FunctionBuilder, list[FunctionBuilder]] = {}
+def _closure(facts: Mapping[_Callee, _Facts], found: set[_Callee]) -> set[_Callee]:
+    """Add whoever calls one of those found, directly or not."""
+    callers: dict[_Callee, list[_Callee]] = {}
     for f, known in facts.items():
         for callee in known.calls:
             callers.setdefault(callee, []).append(f)
@@ -81,31 +96,53 @@ def _closure(facts: Mapping[FunctionBuilder, _Facts], found: set[FunctionBuilder
     return found
 
 
-def _facts(body: CodeBlock, kernels: Sequence[Kernel]) -> _Facts:
+def _facts(code: Code, kernels: Sequence[Kernel], closures: dict[_Callee, _Facts]) -> _Facts:
+    """Return the facts of a function, and add it to those of the closures that it makes."""
     facts = _Facts()
-    for block in _blocks(body):
+    for block in _blocks(code.body):
         for node in block.nodes:
-            if isinstance(node, Instruction):
-                facts.waits |= node.name in _WAITS
-                facts.ordered |= node.name in _ORDERED or (
-                    node.name == "INVOKE" and kernels[cast("int", node.operands[0])].ordered
-                )
-                facts.calls += [x for x in node.operands if isinstance(x, FunctionBuilder)]
-        if isinstance(block.end, TailCall):
-            facts.calls.append(block.end.function)
-        facts.ordered |= isinstance(block.end, TailCallClosure)
+            if not isinstance(node, Instruction):
+                continue
+            facts.waits |= node.name in _WAITS
+            facts.ordered |= node.name == "INVOKE" and kernels[cast("int", node.operands[0])].ordered
+            callee = _callee(node)
+            if callee is not None:
+                facts.calls.append(callee)
+            elif node.name == "CLOSURE":
+                function = cast("FunctionBuilder", node.operands[0])
+                arguments = len(function.params) - cast("int", node.operands[1])
+                made = _Closures(arguments, len(function.results))
+                closures.setdefault(made, _Facts()).calls.append(function)
+        match block.end:
+            case TailCall(function=function):
+                facts.calls.append(function)
+            case TailCallClosure(values=values):
+                facts.calls.append(_Closures(len(values) - 1, len(code.builder.results)))
+            case _:
+                pass
     return facts
 
 
-def _mark(block: CodeBlock, wanted: set[FunctionBuilder]) -> None:
+def _callee(node: Instruction) -> _Callee | None:
+    """Return whom an instruction calls."""
+    match node:
+        case Instruction(name="CALL", operands=(FunctionBuilder() as function, *_)):
+            return function
+        case Instruction(name="CALL_CLOSURE", operands=(int(arguments), int(results))):
+            return _Closures(arguments, results)
+        case _:
+            return None
+
+
+def _mark(block: CodeBlock, wanted: set[_Callee]) -> None:
     for index, node in enumerate(block.nodes):
         if (
             isinstance(node, Instruction)
-            and node.name == "CALL"
-            and node.operands[0] in wanted
+            and _callee(node) in wanted
+            and not any(isinstance(x, Register) and x.kind is Kind.CELL for x in node.args)
             and _is_followed(block.nodes[index + 1 : index + 1 + _AHEAD], node.results)
         ):
-            block.nodes[index] = replace(node, name="SPAWN")
+            block.nodes[index] = replace(node, name=node.name.replace("CALL", "SPAWN"))
 
 
 def _is_followed(nodes: Sequence[Node], results: tuple[Register, ...]) -> bool:

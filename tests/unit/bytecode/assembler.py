@@ -20,6 +20,7 @@ from inlay.bytecode.program import (
     DeviceBody,
     DevicePhase,
     DeviceRecord,
+    Effects,
     Entry,
     FunctionBody,
     HostBody,
@@ -361,7 +362,10 @@ class _Reader:
         line.list_of("(", ")", lambda: kinds[1].append(Kind[line.word().upper()]))
         line.expect("frame")
         line.number()
-        self._headers.append(self._builder.function(name, kinds[0], kinds[1]))
+        function = self._builder.function(name, kinds[0], kinds[1])
+        while line.more:
+            function.effects |= Effects[line.word().upper()]
+        self._headers.append(function)
         self._bodies.append([])
 
 

@@ -36,6 +36,7 @@ from inlay.bytecode.program import (
     AccessCode,
     CopyBody,
     DeviceBody,
+    Effects,
     Entry,
     Function,
     FunctionBody,
@@ -109,7 +110,9 @@ def listing(program: Program) -> str:
 def function_lines(program: Program, function: Function) -> list[str]:
     """Return the lines of one function, its header first."""
     params, results = (_kinds(kinds) for kinds in (function.params, function.results))
-    lines = [f".function {quote(function.name)} {params} -> {results} frame {function.frame}"]
+    effects = "".join(f" {e.name.lower()}" for e in Effects if e in function.effects)
+    head = f".function {quote(function.name)} {params} -> {results} frame {function.frame}{effects}"
+    lines = [head]
     rows = list(verify.instructions(function.code))
     targets = {word for _, row, words in rows for word in verify.targets_of(row, words)}
     spans = dict(function.spans)

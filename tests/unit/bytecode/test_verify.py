@@ -11,6 +11,7 @@ from inlay.bytecode.isa import CODES, INSTRUCTIONS, Kind
 from inlay.bytecode.program import (
     AccessCode,
     BatchRecord,
+    Effects,
     Function,
     HostBody,
     ImageBody,
@@ -25,9 +26,9 @@ from tests.data import REPOSITORY
 SHAPES = (ShapeCode(0, (ShapeInput(0),), 1), ShapeCode(1, (ShapeInput(0, 2), ShapeInput(1)), 2))
 
 
-def check(*code, params=(), results=(), frame=8, extra=(), image=b"code", shapes=SHAPES):
+def check(*code, params=(), results=(), frame=8, extra=(), image=b"code", shapes=SHAPES, **more):
     words = [CODES[w] if isinstance(w, str) else w & 0xFFFFFFFF for w in code]
-    f = Function("f", tuple(params), tuple(results), frame, tuple(words))
+    f = Function("f", tuple(params), tuple(results), frame, tuple(words), **more)
     program = Program(functions=(f, *extra), strings=("s",), image=image, shapes=shapes)
     return [str(x) for x in verify.findings(program)]
 
@@ -58,6 +59,22 @@ def test_native_shape_code_stands_for_the_instructions_behind_it():
     assert check("INT", 7, "EVAL", 7, 0, "INT", 1, "RETURN", results=(Kind.INT,)) == []
     two = ["INT", 7, "INT", 8, "EVAL", 11, 1, "INT", 1, "INT", 2, "RETURN"]
     assert check(*two, results=(Kind.INT,) * 4) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ["INT", 1, "CELL_NEW", "POP", 1, "RETURN"],
+        ["CALL", 1, "RETURN"],
+        ["TAIL_CALL", 1],
+        ["SPAWN", 1, "RETURN"],
+        ["CLOSURE", 1, 0, "POP", 1, "RETURN"],
+    ],
+)
+def test_a_type_that_hides_an_effect(code):
+    callee = Function("g", (), (), 1, (CODES["RETURN"],), effects=Effects.CELLS)
+    assert "has effects that the type of the function does not have" in check(*code, extra=(callee,))[0]
+    assert check(*code, extra=(callee,), effects=Effects.CELLS) == []
 
 
 @pytest.mark.parametrize(

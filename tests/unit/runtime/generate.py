@@ -437,10 +437,7 @@ class Body:
         f, params, results = self.random.choice(later)
         for param in params:
             self.make(param)
-        # A task must reach no cell of others, and no data whose tensors others write.
-        is_free = all(param.kind in (Kind.INT, Kind.TENSOR) for param in params)
-        name = "SPAWN" if is_free and self.random.random() < 0.6 else "CALL"
-        self.emit(name, f, pops=len(params), pushes=tuple(results))
+        self.emit(self.how(params, "CALL"), f, pops=len(params), pushes=tuple(results))
 
     def closure(self) -> None:
         later = self.g.signatures[self.index + 1 :]
@@ -456,7 +453,12 @@ class Body:
             self.make(param)
         n = len(params) - captures + extra
         # Results are of unknown kind to the verifier; the types here know better.
-        self.emit("CALL_CLOSURE", n, len(results), pops=n + 1, pushes=tuple(results))
+        self.emit(self.how(params, "CALL_CLOSURE"), n, len(results), pops=n + 1, pushes=tuple(results))
+
+    def how(self, params: list[Type], name: str) -> str:
+        """Return a call or a task, which must reach no data whose tensors others write."""
+        is_free = not any(param.kind is Kind.TUPLE for param in params)
+        return name.replace("CALL", "SPAWN") if is_free and self.random.random() < 0.6 else name
 
     def arm(self, type: Type) -> None:
         """Write statements and leave one value of a type in their place."""

@@ -2,7 +2,8 @@
 
 Each function has a tensor of its own and writes through overlapping views of it; it reads those and
 what it was given. Calls are tasks, in chains and nested; what they get is overwritten behind them.
-Integers are read from tensors, decide branches, and are returned. Now and then a kernel fails.
+Integers are read from tensors, decide branches, and are returned. Now and then a kernel fails. With
+cells, functions have one of their own or that of their caller, and write and read it.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ CALLBACKS = {"mix": mix, "move": move}
 class FlowGenerator:
     """Writes one program x: i64[3] -> two tensors."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, cells: bool = False) -> None:
         self.random = random.Random(seed)
+        self.cells = cells
         self.program = ProgramBuilder()
         read, write, both = AccessCode.READ, AccessCode.WRITE, AccessCode.READ_WRITE
         self.kernels = [
@@ -58,8 +60,12 @@ class FlowGenerator:
 
     def program_of(self) -> Program:
         main = self.program.function("main", [Kind.TENSOR], [Kind.TENSOR, Kind.TENSOR])
-        kinds = [Kind.TENSOR, Kind.INT], [Kind.INT, Kind.TENSOR]
-        self.functions = [self.program.function(f"task{i}", *kinds) for i in range(self.random.randint(1, 4))]
+        self.functions: list[FunctionBuilder] = []
+        for i in range(self.random.randint(1, 4)):
+            params = [Kind.TENSOR, Kind.INT]
+            if self.cells and self.random.random() < 0.5:
+                params.append(Kind.CELL)
+            self.functions.append(self.program.function(f"task{i}", params, [Kind.INT, Kind.TENSOR]))
         _Body(self, main, -1).write()
         for index, f in enumerate(self.functions):
             _Body(self, f, index).write()
@@ -75,12 +81,16 @@ class _Body:
     def __init__(self, g: FlowGenerator, f: FunctionBuilder, index: int) -> None:
         self.g, self.f, self.index, self.random = g, f, index, g.random
         self.readable, self.writable, self.integers = [0], [], []
+        self.cell = 2 if Kind.CELL in f.params else -1
         if index >= 0:
             self.integers.append(1)
 
     def write(self) -> None:
         f = self.f
         f.at(f"function {self.index}")
+        if self.g.cells and self.cell < 0:
+            f.emit("INT", self.random.randint(0, 9)), f.emit("CELL_NEW")
+            self.cell = f.depth - 1
         f.emit("INT", 8 * BLOCK), f.emit("STORAGE", 0, 64)
         f.emit("INT", 0), f.emit("INT", BLOCK), f.emit("TENSOR", "i64", 1)
         block = f.depth - 1
@@ -111,6 +121,8 @@ class _Body:
             choices += [self.spawn, self.spawn]
         if self.integers:
             choices.append(self.branch)
+        if self.cell >= 0:
+            choices += [self.write_cell, self.read_cell]
         self.random.choice(choices)()
 
     def number(self) -> None:
@@ -145,9 +157,22 @@ class _Body:
         f = self.f
         f.emit("COPY", self.random.choice(self.readable))
         self.number()
-        f.emit("SPAWN", self.random.choice(self.g.functions[self.index + 1 :]))
+        callee = self.random.choice(self.g.functions[self.index + 1 :])
+        if Kind.CELL in callee.params:
+            f.emit("COPY", self.cell)
+        f.emit("SPAWN", callee)
         self.integers.append(f.depth - 2)
         self.readable.append(f.depth - 1)
+
+    def write_cell(self) -> None:
+        self.f.emit("COPY", self.cell)
+        self.number()
+        self.f.emit("CELL_WRITE")
+
+    def read_cell(self) -> None:
+        """Push what the cell holds."""
+        self.f.emit("COPY", self.cell), self.f.emit("CELL_READ")
+        self.integers.append(self.f.depth - 1)
 
     def branch(self) -> None:
         """Do something, or not."""

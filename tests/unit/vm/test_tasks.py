@@ -68,13 +68,13 @@ def test_a_loop_whose_result_the_next_one_takes():
     ("extra", "expected"),
     [
         ((), "SPAWN"),
-        ((("CELL_READ", ()),), "CALL"),
-        ((("CALL_CLOSURE", ()),), "CALL"),
+        ((("CELL_READ", ()),), "SPAWN"),
+        ((("CALL_CLOSURE", (0, 1)),), "SPAWN"),
         ((("INVOKE", (0,)),), "SPAWN"),
         ((("INVOKE", (1,)),), "CALL"),
     ],
 )
-def test_a_function_whose_effects_are_seen_or_unknown(extra, expected):
+def test_a_function_whose_effects_can_be_seen(extra, expected):
     b = ProgramBuilder()
     f, main = (b.function(name, [Kind.TENSOR], [Kind.INT]) for name in ("f", "main"))
     x, k = Register(Kind.TENSOR), Register(Kind.INT)
@@ -139,4 +139,50 @@ def test_compiled_loops_in_all_modes():
         exe = executable_of(program, settings=settings)
         for found in exe(*X):
             assert (found == X[0] * 6).all(), settings
+        assert exe.live_objects() == 0
+
+
+MAP = """
+fn twice(f: fn(Tensor[4, f32]) -> Tensor[4, f32], x: Tensor[4, f32]) -> (Tensor[4, f32], Tensor[4, f32]) {
+  let p = f(x);
+  let q = f(neg(x));
+  (p, q)
+}
+
+fn main(x: Tensor[4, f32], steps: Tensor[i64], step: Tensor[i64]) -> (Tensor[4, f32], Tensor[4, f32]) {
+  STATE
+  let cell = fn(a: Tensor[4, f32]) -> Tensor[4, f32] {
+    OWN
+    let go = fn(n: Tensor[i64]) -> Tensor[4, f32] {
+      write(state, add(read(state), a));
+      let m = sub(n, step);
+      let k: some int k. int[k] = to_control(m);
+      if (int_less(int(0), int(k))) { go(m) } else { read(state) }
+    };
+    go(steps)
+  };
+  let other = fn(a: Tensor[4, f32]) -> Tensor[4, f32] { cell(neg(a)) };
+  @twice(if (to_control(less(i64(0), steps))) { cell } else { other }, x)
+}
+"""
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_functions_that_are_values_in_all_modes(is_shared):
+    """With a cell of its own, the second call goes on beside the first; with a shared one, behind it."""
+    text = MAP.replace("STATE" if is_shared else "OWN", "let state = ref(x);")
+    text = text.replace("OWN" if is_shared else "STATE", "")
+    program = compilation(infer_types(parse_module(text, table())), cache="none").program
+    code = {f.name: [row.name for _, row, _ in instructions(f.code)] for f in program.functions}
+    assert any("SPAWN_CLOSURE" in names for names in code.values())
+    first, second = (6, 1) if is_shared else (6, -4)
+    for settings in (
+        Settings(),
+        Settings(threads=2, mode="parallel", hand_off_ns=0, races=True),
+        *(Settings(mode="replay", seed=seed, races=True) for seed in range(4)),
+    ):
+        exe = executable_of(program, settings=settings)
+        for found, times in zip(exe(*X), (first, second), strict=True):
+            assert (found == X[0] * times).all(), settings
         assert exe.live_objects() == 0
