@@ -87,3 +87,26 @@ inlay_status_t inlay_op_write_cell(inlay_activation_t *m)
     m->sp -= 2;
     return INLAY_OK;
 }
+
+inlay_compound_t *inlay_closure_below(inlay_activation_t *m, const inlay_slot_t *sp, uint32_t n,
+                                      uint32_t n_results)
+{
+    const inlay_slot_t *at = sp - n - 1;
+    const inlay_function_t *callee;
+    inlay_compound_t *closure;
+    if (at->tag != KIND_CLOSURE) {
+        inlay_wrong_kind(m, KIND_CLOSURE, at->tag);
+        return NULL;
+    }
+    closure = (inlay_compound_t *)(void *)at->as.object;
+    callee = &m->module->functions[closure->label];
+    if (closure->n + n == callee->n_params && n_results == callee->n_results) return closure;
+    inlay_fail(m->error, INLAY_KIND_MISMATCH, "a closure of '", NULL, 0);
+    inlay_say_text(m->error, callee->name);
+    inlay_say(m->error, "' is called with ");
+    inlay_say_int(m->error, n);
+    inlay_say(m->error, " arguments for ");
+    inlay_say_int(m->error, n_results);
+    inlay_say(m->error, " results");
+    return NULL;
+}

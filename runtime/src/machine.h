@@ -237,6 +237,10 @@ inlay_status_t inlay_op_construct(inlay_activation_t *m, uint32_t kind, uint32_t
 inlay_status_t inlay_op_item(inlay_activation_t *m, uint32_t kind, uint32_t index);
 inlay_status_t inlay_op_unpack(inlay_activation_t *m, uint32_t n);
 inlay_status_t inlay_op_write_cell(inlay_activation_t *m);
+/* The closure below n arguments on the stack, fit to be called for so many results; NULL on failure,
+ * with the error set. */
+inlay_compound_t *inlay_closure_below(inlay_activation_t *m, const inlay_slot_t *sp, uint32_t n,
+                                      uint32_t n_results);
 
 /* explain.c: failures that several files report. `message` is a string of the module with a place for
  * each of n integers. */

@@ -33,31 +33,6 @@ static int evaluate(const inlay_shape_t *shape, const inlay_slot_t *base, inlay_
     return 1;
 }
 
-/* The closure below n arguments on the stack, fit to be called for so many results; NULL on
- * failure, with the error set. */
-static inlay_compound_t *closure_below(inlay_activation_t *m, const inlay_slot_t *sp, uint32_t n,
-                                       uint32_t n_results)
-{
-    const inlay_slot_t *at = sp - n - 1;
-    const inlay_function_t *callee;
-    inlay_compound_t *closure;
-    if (at->tag != KIND_CLOSURE) {
-        inlay_wrong_kind(m, KIND_CLOSURE, at->tag);
-        return NULL;
-    }
-    closure = (inlay_compound_t *)(void *)at->as.object;
-    callee = &m->module->functions[closure->label];
-    if (closure->n + n == callee->n_params && n_results == callee->n_results) return closure;
-    inlay_fail(m->error, INLAY_KIND_MISMATCH, "a closure of '", NULL, 0);
-    inlay_say_text(m->error, callee->name);
-    inlay_say(m->error, "' is called with ");
-    inlay_say_int(m->error, n);
-    inlay_say(m->error, " arguments for ");
-    inlay_say_int(m->error, n_results);
-    inlay_say(m->error, " results");
-    return NULL;
-}
-
 /* Make the first slots of a frame: captures of the closure, if there is one, then arguments. */
 static void place_arguments(inlay_activation_t *m, inlay_slot_t *to, inlay_compound_t *closure,
                             const inlay_slot_t *arguments, uint32_t n)
@@ -405,7 +380,7 @@ again:
             goto spawn;
         case OP_SPAWN_CLOSURE:
             n = pc[1];
-            closure = closure_below(m, sp, n, pc[2]);
+            closure = inlay_closure_below(m, sp, n, pc[2]);
             if (!closure) goto mismatch;
             callee = &module->functions[closure->label];
             record.sp = sp - n - 1;
@@ -434,7 +409,7 @@ again:
             goto call;
         case OP_CALL_CLOSURE:
             n = pc[1];
-            closure = closure_below(m, sp, n, pc[2]);
+            closure = inlay_closure_below(m, sp, n, pc[2]);
             if (!closure) goto mismatch;
             callee = &module->functions[closure->label];
             arguments = sp - n;
@@ -464,7 +439,7 @@ again:
             goto tail_call;
         case OP_TAIL_CALL_CLOSURE:
             n = pc[1];
-            closure = closure_below(m, sp, n, f->n_results);
+            closure = inlay_closure_below(m, sp, n, f->n_results);
             if (!closure) goto mismatch;
             callee = &module->functions[closure->label];
             arguments = sp - n;
