@@ -273,6 +273,6 @@ def _between(limit: Array, counts: Array, is_up: Array, part: float) -> tuple[Ar
     low = np.where(counts & is_up, limit, -_FAR).max(1)
     high = np.where(counts & ~is_up, limit, _FAR).min(1)
     middle = low + (high - low) * part
-    near = np.where(low <= -_FAR, high - 2.0**-8, np.where(high >= _FAR, low + 2.0**-8, middle))
-    near = np.where(abs(near) < _FAR / 2, near, 0.0)
+    alone = np.where(high < _FAR, high - 2.0**-8, np.where(low > -_FAR, low + 2.0**-8, 0.0))
+    near = np.where((low > -_FAR) & (high < _FAR), middle, alone)
     return (np.rint(near / OFFSET_STEP) * OFFSET_STEP).astype(np.float32), np.any(counts, axis=1)

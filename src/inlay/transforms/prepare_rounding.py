@@ -7,6 +7,7 @@ instructions where constants are prepared for it:
   `analysis/float_roundings.py` proves that all accumulators that can occur have the same results. They are
   bounded by the weights of the product that made them, and what is added to it. An offset that the proof
   wants on accumulators is added to those; `pack-weights` joins it with what is added there anyway.
+* **Sums of two tensors of bytes** by floats as well (`transforms/_float_sums.py`).
 * **By integers** (`ops/prepared_rounding.py`) elsewhere, where shifts allow it.
 
 Behind the choice of places: what accelerators take has the form that importers write. Devices are those that
@@ -33,6 +34,7 @@ from inlay.ops.requantization import RequantizeAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
+from inlay.transforms._float_sums import float_sum
 from inlay.transforms._prepared_rounding import prepared_rounding
 from inlay.transforms.pack_weights import PackOptions
 
@@ -53,7 +55,9 @@ def run(module: Module, context: PassContext) -> Module:
         target = options.targets("" if value.place is None else value.place.device)
         if target is None:
             return None
-        by_floats = _by_floats(block, value, operators) if target.has_fma else None
+        by_floats = None
+        if target.has_fma:
+            by_floats = _sum(block, value, operators) or _by_floats(block, value, operators)
         return by_floats or _by_integers(block, value, operators)
 
     return rewrite_module(module, step)
@@ -76,6 +80,14 @@ def _by_integers(block: BlockWriter, call: Call, operators: OperatorTable) -> Ex
 
 
 # --------------------------------------------------------------------------- by floats
+
+
+def _sum(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | None:
+    found = float_sum(block, call, operators)
+    if found is None:
+        return None
+    operands, attrs = found
+    return block.make(operators.definition("add_by_floats").op, operands, attrs)
 
 
 def _by_floats(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | None:

@@ -85,3 +85,41 @@ def test_any_accumulators_have_the_results_that_a_multiplier_gives() -> None:
     ends = np.array([-(2**31), 2**31 - 1, 0, -1])
     values = np.concatenate([RNG.integers(-30000, 30000, 112), ends, ends]).reshape(40, 3)
     same(before, after, values.astype(np.int32), exact=True)
+
+
+def sum_of_bytes(
+    scales: tuple[float, float, float], zeros: tuple[int, int, int], name: str = "add"
+) -> Module:
+    """The sum or difference of two tensors of 256 x 256 bytes, as it is read from a TFLite model."""
+    p = Program()
+    most = 2 * max(scales[:2])
+    operands = []
+    for which, scale, zero in zip("xy", scales, zeros, strict=False):
+        wide = p.op("cast", p.input(which, 256, 256, dtype=I8), dtype=I32)
+        moved = p.op("mul", p.op("sub", wide, make.const(np.int32(zero))), make.const(np.int32(1 << 20)))
+        factor = (make.const(e) for e in quantized_multiplier(scale / most))
+        operands.append(p.op("requantize", moved, *factor, dtype=I32, rounding=Rounding.TFLITE, axis=0))
+    last = (make.const(e) for e in quantized_multiplier(most / (scales[2] * (1 << 20))))
+    total = p.op(name, *operands)
+    return p.module(p.op("requantize", total, *last, dtype=I8, zero=zeros[2], rounding=Rounding.TFLITE))
+
+
+EVERY = np.meshgrid(*[np.arange(-128, 128, dtype=np.int8)] * 2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sums_of_bytes_are_scaled_in_floats(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y, out = (float(e) for e in rng.uniform(0.005, 0.05, 3))
+    zeros = tuple(int(e) for e in rng.integers(-128, 128, 3))
+    before = sum_of_bytes((x, y, out), zeros, "sub" if seed % 3 == 0 else "add")
+    after = prepared(before)
+    assert operators(after)["add_by_floats"] == 1
+    same(before, after, *EVERY, exact=True)
+
+
+def test_sums_whose_ties_are_rounded_to_both_sides_stay() -> None:
+    before = sum_of_bytes((0.25, 0.25, 0.5), (0, 0, 0))
+    after = prepared(before)
+    assert operators(after)["add_by_floats"] == 0
+    same(before, after, *EVERY, exact=True)
