@@ -10,7 +10,7 @@ found is looked at in floats: that is the proof. Results of neighbors differ by 
 floats of this size by 2^-17 or less, so most channels need one try.
 
 * Roundings in two steps move `t` by up to half the distance to its neighbor, away from zero. Then
-  accumulators below a `pivot`, which is zero, have an offset of their own.
+  accumulators below a `pivot`, which is zero, have another offset, a `step` away.
 * A scale of 24 bits may be too far from the exact one for the first and the last step. A `shift` that makes
   an accumulator in the middle 0 halves what it is off by, and so does a pivot there. No shift may wrap.
 * A channel with one result has the scale 0.
@@ -45,14 +45,14 @@ class FloatRounding:
 
     Attributes:
         scale, offset: of f32.
-        below: offsets of accumulators below the pivot.
+        step: added to offsets of accumulators below the pivot; a sum of f32.
         pivot: an accumulator, of i32, as it is behind the shift.
         shift: what is taken off accumulators first, of i32.
     """
 
     scale: Array
     offset: Array
-    below: Array
+    step: Array
     pivot: Array
     shift: Array
 
@@ -180,7 +180,7 @@ class _Search:
     def __init__(self, exact: Array, limits: _Limits, *, is_split: bool) -> None:
         n = limits.x.shape[0]
         self._exact, self._limits, self._is_split = exact, limits, is_split
-        self._scale, self._offset, self._below = (np.zeros(n, np.float32) for _ in range(3))
+        self._scale, self._offset, self._step = (np.zeros(n, np.float32) for _ in range(3))
         self._pivot, self._shift = (np.zeros(n, np.int64) for _ in range(2))
         self._constant()
 
@@ -196,13 +196,13 @@ class _Search:
         if self._left.size:
             return None
         whole = (self._pivot.astype(np.int32), self._shift.astype(np.int32))
-        return FloatRounding(self._scale, self._offset, self._below, *whole)
+        return FloatRounding(self._scale, self._offset, self._step, *whole)
 
     def _constant(self) -> None:
         """Find the channels that have one result."""
         ends = self._limits.result[:, -2:]
         is_one = ends[:, 0] == ends[:, 1]
-        self._offset[is_one] = self._below[is_one] = ends[is_one, 0]
+        self._offset[is_one] = ends[is_one, 0]
         self._left = np.flatnonzero(~is_one)
 
     def _try(self, shift: float | None, pivot: str, step: int, part: float) -> None:
@@ -231,6 +231,8 @@ class _Search:
         offset, has_upper = _between(limit, t.counts & ~is_below, t.is_up, part)
         below, has_lower = _between(limit, t.counts & is_below, t.is_up, part)
         offset, below = np.where(has_upper, offset, below), np.where(has_lower, below, offset)
+        jump = (below.astype(np.float64) - offset).astype(np.float32)
+        below = offset + jump
         value = _value(x, scale, np.where(is_below, below[:, None], offset[:, None]))
         found = np.clip(np.rint(value), t.first, t.last)
         is_right = np.all((found == t.result) | ~t.counts, axis=1) & _rises(scale, offset, below)
@@ -240,7 +242,7 @@ class _Search:
         done = left[is_right]
         self._scale[done], self._shift[done] = scale[is_right], by[is_right]
         self._pivot[done] = 0 if pivot == "none" else (at - by)[is_right]
-        self._offset[done], self._below[done] = offset[is_right], below[is_right]
+        self._offset[done], self._step[done] = offset[is_right], jump[is_right]
         self._left = left[~is_right]
 
 

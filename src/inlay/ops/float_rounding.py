@@ -2,10 +2,10 @@
 
     result = clamp(round(fma(f32(accumulator), scale, offset)), low, high)
 
-Ties go to even. `offset` holds the zero point, and what roundings of integers do to ties. Accumulators below
-zero, or below a `pivot`, have another offset where there is one. A vector unit takes three instructions,
-where a multiplier of 31 bits needs products of 64 bits. Whoever makes one proves that it gives the results of
-what it stands for (`analysis/float_roundings.py`).
+Ties go to even. `offset` holds the zero point, and what roundings of integers do to ties. A `step`, where
+there is one, is added to it for accumulators below zero, or below a `pivot`. A vector unit takes three
+instructions, where a multiplier of 31 bits needs products of 64 bits. Whoever makes one proves that it gives
+the results of what it stands for (`analysis/float_roundings.py`).
 
     result = clamp(round(fma(f32(a), x, fma(f32(b), y, offset))), low, high)
 
@@ -48,7 +48,7 @@ MOST_FACTOR, MOST_SUM = 2.0**8, 2.0**16
 """Factors and offsets of sums are at most these."""
 BYTES = (I8, U8)
 _RANGES = ((I8, -128), (U8, 0))
-_CONSTANTS = (("the scale", F32), ("the offset", F32), ("the offset below", F32), ("the pivot", I32))
+_CONSTANTS = (("the scale", F32), ("the offset", F32), ("the step", F32), ("the pivot", I32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def _bytes(ctx: TypeContext, a: FloatRoundingAttrs | FloatSumAttrs, shape: Seque
 
 def rounded(a: FloatRoundingAttrs, x: Array, *constants: Array) -> Array:
     """Return the meaning on arrays: accumulators, and constants that are one or one for each channel."""
-    scale, offset, *below = (along(e, x.ndim, a.axis) for e in constants)
-    if below:
-        offset = np.where(x < (below[1] if below[1:] else 0), below[0], offset)
+    scale, offset, *step = (along(e, x.ndim, a.axis) for e in constants)
+    if step:
+        offset = offset + np.where(x < (step[1] if step[1:] else 0), step[0], np.float32(0))
     v = (x.astype(np.float32) * scale.astype(np.float64) + offset.astype(np.float64)).astype(np.float32)
     return np.clip(np.rint(v), a.low, a.high).astype(a.dtype.numpy)
 
@@ -103,9 +103,9 @@ def _compute(a: FloatRoundingAttrs, operands: Sequence[te.Tensor], result: Tenso
     x, *constants = operands
 
     def body(*i: Int) -> te.ScalarValue:
-        scale, offset, *below = (at_axis(e, i, a.axis) for e in constants)
-        if below:
-            offset = te.select(x[i] < (below[1] if below[1:] else 0), below[0], offset)
+        scale, offset, *step = (at_axis(e, i, a.axis) for e in constants)
+        if step:  # what is chosen is loaded under a mask, so one load is chosen and not two
+            offset = offset + te.select(x[i] < (step[1] if step[1:] else 0), step[0], 0.0)
         return _clamped(a, te.intrinsic(IntrinsicOp.FMA, x[i].cast(F32), scale, offset))
 
     return te.compute(result.shape, body, name="requantize")
@@ -154,13 +154,13 @@ def _samples() -> list[Sample]:
     few = noise((2, 3, 5), I32, low=-40000, high=40000, seed="few floats")
     scale = np.array([2.0**-20, 0.0031, 0.25], np.float32)
     offset = np.array([0.25, -128 + 2.0**-9, 3.5], np.float32)
-    below = offset - np.array([0.5, 2.0**-8, 2.0**-30], np.float32)
+    step = np.array([-0.5, -(2.0**-8), 2.0**-30], np.float32)
     pivot = np.array([-77, 0, 20000], np.int32)
     dims = (("a", "b", "c"), ("b",), ("b",), ("b",), ("b",))
-    one = [np.asarray(v, np.float32) for v in (0.0017, 2.0**-8, -(2.0**-8))]
+    one = [np.asarray(v, np.float32) for v in (0.0017, 2.0**-8, -(2.0**-7))]
     return [
-        Sample("any accumulators", FloatRoundingAttrs(), (x, scale, offset, below), dims[:4]),
-        Sample("with a pivot", FloatRoundingAttrs(U8, 0, 255), (few, scale, offset, below, pivot), dims),
+        Sample("any accumulators", FloatRoundingAttrs(), (x, scale, offset, step), dims[:4]),
+        Sample("with a pivot", FloatRoundingAttrs(U8, 0, 255), (few, scale, offset, step, pivot), dims),
         Sample("per channel", FloatRoundingAttrs(U8, 3, 250), (few, scale, offset), dims[:3]),
         Sample("one", FloatRoundingAttrs(I8, -100, 90), (few, *one)),
     ]

@@ -114,8 +114,8 @@ def _by_floats(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr
         less = make.const(_shaped(-found.shift, like=constants))
         x = block.call(operators.definition("add").op, (x, less), None)
     operands = [found.scale, found.offset]
-    if np.any(found.below != found.offset):
-        operands += [found.below, found.pivot] if np.any(found.pivot) else [found.below]
+    if np.any(found.step):
+        operands += [found.step, found.pivot] if np.any(found.pivot) else [found.step]
     made = FloatRoundingAttrs(attrs.dtype, *attrs.ends(), attrs.axis)
     arguments = (x, *(make.const(_shaped(e, like=constants)) for e in operands))
     return block.make(operators.definition("requantize_by_floats").op, arguments, made)

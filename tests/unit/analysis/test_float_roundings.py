@@ -32,7 +32,7 @@ def fixed(factors, attrs: RequantizeAttrs) -> Requantization:
 def results(found: FloatRounding, r: Requantization, x: np.ndarray) -> np.ndarray:
     """Return what floats give for accumulators `[channel, any]`."""
     attrs = FloatRoundingAttrs(r.attrs.dtype, *r.attrs.ends(), 0)
-    arrays = (found.scale, found.offset, found.below, found.pivot)
+    arrays = (found.scale, found.offset, found.step, found.pivot)
     return rounded(attrs, x - found.shift.astype(np.int64)[:, None], *arrays)
 
 
@@ -94,8 +94,8 @@ def test_accumulators_below_zero_have_an_offset_where_two_roundings_need_it() ->
     ends = np.array([-30_000]), np.array([30_000])
     one = check(fixed([0.0047], RequantizeAttrs(I8, 3, rounding=Rounding.TFLITE, axis=0)), *ends)
     other = check(fixed([0.0047], RequantizeAttrs(I8, -128, rounding=Rounding.TFLITE, axis=0)), *ends)
-    assert one is not None and one.below < one.offset
-    assert other is not None and other.below == other.offset
+    assert one is not None and one.step < 0
+    assert other is not None and other.step == 0
 
 
 def test_a_channel_of_one_result_needs_no_scale() -> None:
