@@ -112,7 +112,7 @@ class FunctionEmitter:
         self.ops = Operations(self.builder, target)
         self.memory = Memory(self.builder, self.index, self.ops)
         self.matrices = MatrixEmitter(self.builder, self.index, self.ops, self.memory, target)
-        self.scalars = ScalarEmitter(self.builder, self.index, self.ops, self.memory)
+        self.scalars = ScalarEmitter(self.builder, self.index, self.ops, self.memory, target)
         self._stored: dict[Stmt, tuple[Buffer, ...]] = {}
         found = assertions_of(function)
         self._assertions = {s: i for i, s in enumerate(found, start=1)}

@@ -234,7 +234,7 @@ class Operations:
             text = f"call {part} @{name}({part} {a.text}, {part} {b.text}, {part} {a.text}, i16 -1, i32 4)"
             parts.append(self.pure(text, F32, size, a, b))
         while len(parts) > 1:
-            parts = [self._joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            parts = [self.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         return parts[0]
 
     def part(self, x: Value, at: int, count: int) -> Value:
@@ -246,7 +246,7 @@ class Operations:
             f"shufflevector {x.typed}, {x.type} poison, <{count} x i32> <{chosen}>", x.dtype, count, x
         )
 
-    def _joined(self, a: Value, b: Value) -> Value:
+    def joined(self, a: Value, b: Value) -> Value:
         """Return the lanes of two vectors of the same length, one after the other."""
         lanes = a.lanes + b.lanes
         order = ", ".join(f"i32 {i}" for i in range(lanes))

@@ -19,6 +19,7 @@ from inlay.codegen.llvm_dots import DotEmitter
 from inlay.codegen.llvm_index import IndexEmitter, Linear, name, number
 from inlay.codegen.llvm_math import Math
 from inlay.codegen.llvm_memory import Memory
+from inlay.codegen.llvm_narrow import NarrowEmitter
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, literal
 from inlay.codegen.llvm_wide import WideEmitter
@@ -42,6 +43,7 @@ from inlay.loop.scalar import (
     UnaryOp,
 )
 from inlay.loop.walk import may_fault, scalars_below
+from inlay.machine.target import Target
 
 
 class ScalarEmitter:
@@ -52,7 +54,9 @@ class ScalarEmitter:
         mask: which lanes are wanted; None for all.
     """
 
-    def __init__(self, builder: Builder, index: IndexEmitter, ops: Operations, memory: Memory) -> None:
+    def __init__(
+        self, builder: Builder, index: IndexEmitter, ops: Operations, memory: Memory, target: Target
+    ) -> None:
         self.builder = builder
         self.index = index
         self.ops = ops
@@ -63,6 +67,7 @@ class ScalarEmitter:
         self._shared: dict[tuple[Scalar, str], Value] = {}
         self._dots = DotEmitter(builder, index, ops, memory)
         self._wide = WideEmitter(builder, index)
+        self._narrow = NarrowEmitter(builder, index, ops, target)
         self._plain: dict[Dot, Scalar] = {}
 
     def value(self, s: Scalar) -> Value:
@@ -111,7 +116,8 @@ class ScalarEmitter:
                 made = self._wide.value(wide, by, self._value) if self.ops.has_even_products else None
                 return self.ops.cast(self._value(s.operand), to) if made is None else made
             case Cast(operand=a, dtype=dtype):
-                return self.ops.cast(self._value(a), dtype)
+                made = self._narrow.value(s, self._value)
+                return self.ops.cast(self._value(a), dtype) if made is None else made
             case Unary(op=op, operand=a):
                 return self.ops.unary(op, self._value(a))
             case Bind(sym=sym, value=v, body=body):
