@@ -1,6 +1,6 @@
 """What the loops of a kernel allow of the bytes of its operands, results and scratch memory.
 
-Two things that a plan of memory can use, both proved from lowered loops:
+Three things that a plan of memory can use, all proved from lowered loops:
 
 * **When**: all parts of a phase end before the next phase begins. An operand that only earlier phases
   read than those that write a result is dead by then, and the result may have its bytes, in whatever
@@ -13,6 +13,11 @@ Two things that a plan of memory can use, both proved from lowered loops:
   it writes. Element-wise kernels are so, a residual that is added to a tile, and a convolution of single
   pixels that first takes a line to registers or to scratch memory. What a kernel reads back of the result
   is what it wrote there, since nothing else writes: a row of softmax that keeps its powers in the result.
+
+* **From where**: a kernel that only copies has nothing to do if its operands lie where it copies them to. It
+  does if every store is of an element of an operand, or of one of several, at one distance for each
+  operand: an operand that is so many bytes behind the result has that element at that byte. So are
+  concatenations and slices along the first axis that is not 1.
 
 Ranges are compared axis by axis where both tensors have one shape and elements of one size, else by
 distance from the first byte. What cannot be compared is not apart. Code may read earlier than the loops
@@ -35,7 +40,7 @@ from inlay.ir.kernel import Accesses
 from inlay.loop.buffer import Buffer, flat_index
 from inlay.loop.func import LoopFunction
 from inlay.loop.ranges import Bounds
-from inlay.loop.scalar import Load
+from inlay.loop.scalar import Load, Scalar, Select
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below
 
@@ -56,7 +61,43 @@ def accesses_of(function: LoopFunction) -> Accesses:
         used.append((found[0], found[-1]) if found else (0, last))
     if not function.workspaces:
         used.pop()  # there is no block of them
-    return Accesses(len(touched), tuple(used), tuple(_overlays(function)))
+    return Accesses(len(touched), tuple(used), tuple(_overlays(function)), _lies(function))
+
+
+def _lies(function: LoopFunction) -> tuple[Int, ...]:
+    """Return how far each operand is behind the result where nothing is left to do; nothing if some is."""
+    operands, results = function.params[: function.n_reads], function.params[function.n_reads :]
+    if len(results) != 1:
+        return ()
+    (result,) = results
+    far: dict[Buffer, Int] = {}
+    for s in stmts_below(function.body):
+        if isinstance(s, (Alloc, Assert, While, Block)):
+            return ()
+        if not isinstance(s, Store):
+            continue
+        to = flat_index(result, s.indices)
+        for load in _copied(s.value):
+            if load is None or s.buffer is not result or load.buffer.dtype != result.dtype:
+                return ()
+            distance = (to - flat_index(load.buffer, load.indices)) * result.dtype.itemsize
+            if far.setdefault(load.buffer, distance) != distance:
+                return ()
+    if any(s not in function.dims for e in far.values() for s in symbols(e)):
+        return ()
+    return tuple(far[b] for b in operands) if far.keys() == set(operands) else ()
+
+
+def _copied(value: Scalar) -> Iterator[Load | None]:
+    """Yield the loads one of which a value is; None where it is not one."""
+    match value:
+        case Load():
+            yield value
+        case Select(then=then, otherwise=otherwise):
+            yield from _copied(then)
+            yield from _copied(otherwise)
+        case _:
+            yield None
 
 
 def _touched(body: tuple[Stmt, ...]) -> set[Buffer]:

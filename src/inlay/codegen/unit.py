@@ -54,7 +54,7 @@ class Unit:
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a JSON head of known length, then the object."""
-        w = self.workspace
+        w, a = self.workspace, self.accesses
         head = json.dumps(
             {
                 "phases": self.phases,
@@ -62,7 +62,7 @@ class Unit:
                 "workspace": w and [_dump(w.bytes, self.dims), w.alignment, w.per_part, w.memory],
                 "assertions": self.assertions,
                 "stack": self.stack,
-                "accesses": [self.accesses.phases, self.accesses.used, self.accesses.overlays],
+                "accesses": [a.phases, a.used, a.overlays, [_dump(e, self.dims) for e in a.lies]],
             }
         ).encode()
         return len(head).to_bytes(4, "little") + head + self.data
@@ -81,13 +81,15 @@ def from_bytes(data: bytes) -> Unit:
         None if workspace is None else Workspace(_read(workspace[0], dims), *workspace[1:]),
         tuple(head["assertions"]),
         head["stack"],
-        _accesses(*head["accesses"]),
+        _accesses(dims, *head["accesses"]),
     )
 
 
-def _accesses(phases: int, used: list[list[int]], overlays: list[list[int]]) -> Accesses:
-    pairs = (tuple((a, b) for a, b in found) for found in (used, overlays))
-    return Accesses(phases, *pairs)
+def _accesses(
+    dims: Sequence[Sym], phases: int, used: list[list[int]], overlays: list[list[int]], lies: list[Any]
+) -> Accesses:
+    first, second = (tuple((a, b) for a, b in found) for found in (used, overlays))
+    return Accesses(phases, first, second, tuple(_read(e, dims) for e in lies))
 
 
 def _dump(e: Int, dims: Sequence[Sym]) -> list[Any]:

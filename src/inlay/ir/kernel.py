@@ -79,11 +79,15 @@ class Accesses:
             which it is touched.
         overlays: pairs of a write port and a read port that may begin at one byte, whatever their sizes:
             nothing is read there after it was written.
+        lies: where the kernel only copies, of each read port the bytes from the first one of its result to
+            that of the port if there is to be nothing to do: every element is there already. Over the dims
+            of the kernel; empty for others.
     """
 
     phases: int
     used: tuple[tuple[int, int], ...]
     overlays: tuple[tuple[int, int], ...] = ()
+    lies: tuple[Int, ...] = ()
 
 
 class KernelBody(Protocol):

@@ -51,11 +51,10 @@ from inlay.ir.expr import (
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
+from inlay.memory.aliases import NOTHING
 from inlay.memory.chains import Chains, VectorClock
 from inlay.memory.explicit_alloc import size_of
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
-
-NOTHING: frozenset[Var] = frozenset()
 
 _TURNS = 10
 """How often the body of a loop is thought to run."""
@@ -208,7 +207,7 @@ def _common(a: Storage, b: Storage) -> tuple[str, ...] | None:
     return tuple(m for m in a.memories if m in b.memories) or None
 
 
-def _at_call(size: Int, kernel: Kernel, ints: Expr) -> Int | None:
+def at_call(size: Int, kernel: Kernel, ints: Expr) -> Int | None:
     """Return a size over the dims of a kernel at a call with these integers, if they say it."""
     given = ints.value if isinstance(ints, Const) and isinstance(ints.value, tuple) else ()
     known: dict[Sym, Int] = {}
@@ -395,7 +394,7 @@ class _Walker:
             return
         self._requests += [
             Request(
-                kernel.name, w.requested, self._position, _at_call(w.bytes, kernel, call.args[-1]), w.per_part
+                kernel.name, w.requested, self._position, at_call(w.bytes, kernel, call.args[-1]), w.per_part
             )
             for w in kernel.workspaces
             if w.requested

@@ -39,8 +39,8 @@ from inlay.passes.contract import Pass, PassContext, Property, Remark
 STEPS = 20_000
 """How many tasks are tried for a stretch (each takes 2 to 10 us)."""
 
-_POINTS = (None, 1, 512)
-"""Sizes of dims at which orders are compared; None for what is typical."""
+POINTS = (None, 1, 512)
+"""Sizes of dims at which programs are compared; None for what is typical."""
 
 _UNKNOWN = 8
 """What a dim counts that nobody says anything of."""
@@ -121,7 +121,7 @@ class _Orderer:
         if len(given) < 3 or len({_device(let.value) for let in given} - {None}) > 1:
             return given
         made = _Stretch(old, stretch, uses, self._kernel)
-        first, *others = [made.problem(self._sizes(n)) for n in _POINTS]
+        first, *others = [made.problem(sizes_at(self._typical, n)) for n in POINTS]
         order = find_order(first, STEPS)
         before, after = peak_of(first, range(len(given))), peak_of(first, order)
         if after >= before:
@@ -134,12 +134,9 @@ class _Orderer:
         self._context.remarks.add(Remark(PASS.name, "reordered", "peak", message, given[0].span))
         return [given[i] for i in order]
 
-    def _sizes(self, n: int | None) -> _Sizes:
-        return _Sizes(self._typical if n is None else {}, _UNKNOWN if n is None else n)
-
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
+class Sizes:
     """Numbers for dims."""
 
     known: Mapping[Sym, int]
@@ -150,6 +147,11 @@ class _Sizes:
         if e.value is not None:
             return max(e.value, 0)
         return max(evaluate(e, {s: self.known.get(s, self.other) for s in symbols(e)}), 0)
+
+
+def sizes_at(typical: Mapping[Sym, int], point: int | None) -> Sizes:
+    """Return the sizes of dims at one of `POINTS`."""
+    return Sizes(typical if point is None else {}, _UNKNOWN if point is None else point)
 
 
 class _Stretch:
@@ -175,7 +177,7 @@ class _Stretch:
         self._kernel = kernel
         self._root = _roots(lets)
 
-    def problem(self, sizes: _Sizes) -> Problem:
+    def problem(self, sizes: Sizes) -> Problem:
         """Return the tasks, for certain sizes of dims."""
         numbers: dict[Var, int] = {}
         end = self._positions[-1]
@@ -221,7 +223,7 @@ class _Stretch:
         return Problem(tasks, bytes_of, frozenset(kept))
 
     def _extra(
-        self, let: Let, numbers: Mapping[Var, int], bytes_of: Sequence[int], makes: int | None, sizes: _Sizes
+        self, let: Let, numbers: Mapping[Var, int], bytes_of: Sequence[int], makes: int | None, sizes: Sizes
     ) -> Extra:
         """Return what tells how many bytes a let takes beside what is there."""
         result = 0 if makes is None else bytes_of[makes]

@@ -7,6 +7,7 @@ seen here: kernels of the spine read it, or views of it, which are made again of
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -154,6 +155,10 @@ class Spine:
                 case value:
                     self._hold((value,), number)
         self._hold((self.tail,), len(self.lets))
+        together = Counter(t.view.args[0] for t in self.tensors)
+        for tensor in self.tensors:
+            if together[tensor.view.args[0]] > 1:
+                tensor.stays = "it is a part of another one, or has parts"
 
     def _invoked(self, number: int, tensors: Sequence[Expr], writes: int) -> None:
         reads = len(tensors) - writes

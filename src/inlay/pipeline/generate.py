@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from inlay.arith.expr import Sym, substitute
+from inlay.arith.expr import Int, Sym, substitute
 from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.accesses import accesses_of
 from inlay.codegen.interface import Needs
@@ -55,11 +55,14 @@ def with_needs(module: Module, found: Mapping[str, Needs]) -> Module:
     """Return a module whose kernels have what they need, given by name."""
     kernels = dict(module.kernels)
     for name, needs in found.items():
+        kernel = replace(kernels[name], stack=needs.stack, accesses=None)
         # Several calls as one are other code, which has phases of its own.
-        accesses = None if kernels[name].batch is not None else needs.accesses
-        kernel = replace(kernels[name], stack=needs.stack, accesses=accesses)
+        if needs.accesses is not None and kernel.batch is None:
+            lies = tuple(_over_dims(e, needs.dims, kernel) for e in needs.accesses.lies)
+            kernel = replace(kernel, accesses=replace(needs.accesses, lies=lies))
         if needs.workspace is not None:
-            workspace = _over_dims(needs.workspace, needs.dims, kernel)
+            size = _over_dims(needs.workspace.bytes, needs.dims, kernel)
+            workspace = replace(needs.workspace, bytes=size)
             stated = replace(workspace, requested=_requested(kernel, workspace))
             kernel = replace(kernel, workspaces=(stated,))
         kernels[name] = kernel
@@ -99,10 +102,9 @@ def _lowered(module: Module, options: GenerateOptions) -> dict[str, Needs]:
     return found
 
 
-def _over_dims(workspace: Workspace, dims: Sequence[Sym], kernel: Kernel) -> Workspace:
-    """Return a workspace over the dims of a kernel, given over those of its code."""
-    given = dict(zip(dims, kernel.ints, strict=True))
-    return replace(workspace, bytes=substitute(workspace.bytes, given))
+def _over_dims(size: Int, dims: Sequence[Sym], kernel: Kernel) -> Int:
+    """Return an integer over the dims of a kernel, given over those of its code."""
+    return substitute(size, dict(zip(dims, kernel.ints, strict=True)))
 
 
 PASS = Pass(

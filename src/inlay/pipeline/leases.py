@@ -17,7 +17,15 @@ from inlay.base.diagnostics import Collector, CompileError
 from inlay.base.instrument import SILENT
 from inlay.codegen.interface import Needs
 from inlay.ir.module import Module
-from inlay.memory import carry_buffers, explicit_alloc, order_for_peak, plan_memory, read_first, spill_values
+from inlay.memory import (
+    carry_buffers,
+    explicit_alloc,
+    order_for_peak,
+    plan_memory,
+    read_first,
+    skip_copies,
+    spill_values,
+)
 from inlay.memory.budget import around_of
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.dim_sizes import DimSizes, dim_sizes
@@ -35,6 +43,7 @@ MEMORY = (
     order_for_peak.PASS,
     explicit_alloc.PASS,
     carry_buffers.PASS,
+    skip_copies.PASS,
     spill_values.PASS,
     plan_memory.PASS,
 )

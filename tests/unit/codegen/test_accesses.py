@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inlay.arith.expr import lit, to_int
 from inlay.codegen.accesses import accesses_of
 from inlay.codegen.image import link
 from inlay.codegen.llvm_generator import compile_function
+from inlay.codegen.unit import from_bytes
 from inlay.loop.parser import parse_function
 from inlay.machine.target import host
 from tests.examples import examples
@@ -101,6 +103,33 @@ lowered func f(x: f32[64], n: i64[64]) -> (y: f32[64]) {
 }
 """
     assert (2, 0) not in accesses_of(parse_function(text)).overlays
+
+
+def test_copies_have_nothing_to_do_where_operands_lie_so():
+    text = """\
+lowered func f(a: f32[n, 4], b: f32[3, 4]) -> (y: f32[n + 3, 4]) over (n) {
+  for i in 0..n + 3 {
+    for j in 0..4 vector { y[i, j] = select([i] < [n], a[i, j], b[i - n, j]) }
+  }
+}
+"""
+    function = parse_function(text)
+    (n,) = function.dims
+    assert accesses_of(function).lies == (lit(0), to_int(n) * 16)
+    stored = from_bytes(compile_function(function, host()).to_bytes())
+    assert stored.accesses.lies == (lit(0), to_int(stored.dims[0]) * 16)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in 0..64 { y[i] = x[63 - i] }",
+        "for i in 0..64 { y[i] = x[i] + 0.0:f32 }",
+        "for i in 0..32 { y[i] = x[i + 32] }\nfor i in 0..32 { y[i + 32] = x[i] }",
+    ],
+)
+def test_what_is_no_copy_has_something_to_do(body):
+    assert accesses_of(parse_function(lowered(body))).lies == ()
 
 
 @st.composite
