@@ -29,7 +29,7 @@ from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_helpers import helper_text
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, add, constant_of, name, number
 from inlay.codegen.llvm_matrix import MatrixEmitter, configuration_text
-from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
+from inlay.codegen.llvm_memory import Ahead, Memory, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_scalar import ScalarEmitter
 from inlay.codegen.llvm_types import Value, literal
@@ -244,6 +244,12 @@ class FunctionEmitter:
         if s.kind is LoopKind.VECTOR:
             self._vector(s)
             return
+        around = self.index.around
+        self.index.around = {**around, s.var.name: s.var}
+        self._loop(s)
+        self.index.around = around
+
+    def _loop(self, s: For) -> None:
         if s.kind is LoopKind.MATRIX and self.matrices.nest(s):
             return
         lo, extent = self.index.linear(s.lo), self.index.linear(s.extent)
@@ -466,14 +472,20 @@ def _varies(e: Int, scope: Mapping[Sym, int]) -> bool:
     return any(s in scope for s in symbols(e))
 
 
-def _prefetches(s: For) -> dict[str, int]:
-    """Read the note `prefetch = "B 2048, C 64"` of a loop: buffers and how many bytes ahead."""
-    found: dict[str, int] = {}
+def _prefetches(s: For) -> dict[str, Ahead]:
+    """Read the note `prefetch = "B 2048, C 64 lines:1 i:32"` of a loop.
+
+    It has buffers and how many bytes ahead of what is loaded; with `lines`, so many cache lines for each
+    row of the buffer, and more bytes for each iteration of loops around.
+    """
+    found: dict[str, Ahead] = {}
     for key, value in s.note:
         if key == "prefetch":
             for item in value.split(","):
-                buffer, distance = item.split()
-                found[buffer] = int(distance)
+                buffer, distance, *rest = item.split()
+                steps = {word: int(count) for word, _, count in (x.partition(":") for x in rest)}
+                lines = steps.pop("lines", None)
+                found[buffer] = Ahead(int(distance), lines, tuple(steps.items()))
     return found
 
 

@@ -96,6 +96,7 @@ class IndexEmitter:
 
     Attributes:
         env: value of every symbol in scope.
+        around: the loops around what is emitted, by name.
         width: lanes of the vector loop around the present statement, 0 outside.
         vectors: names of SSA values of type `<width x i64>`, and literals of it.
         tables: the numbers of literals, by their text.
@@ -104,6 +105,7 @@ class IndexEmitter:
     def __init__(self, builder: Builder, env: Mapping[Sym, Linear]) -> None:
         self.builder = builder
         self.env: dict[Sym, Linear] = dict(env)
+        self.around: dict[str, Sym] = {}
         self.width = 0
         self.vectors: set[str] = set()
         self.tables: dict[str, tuple[int, ...]] = {}

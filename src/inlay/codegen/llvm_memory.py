@@ -24,7 +24,17 @@ from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, coefficient, lit
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
-from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of, number
+from inlay.codegen.llvm_index import (
+    LANE,
+    ZERO,
+    IndexEmitter,
+    Linear,
+    Split,
+    add,
+    constant_of,
+    multiply,
+    number,
+)
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer
@@ -48,6 +58,21 @@ class Registers:
         return register_type(self.dtype, self.width)
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What to prefetch where a buffer is loaded from.
+
+    Attributes:
+        distance: bytes ahead of what is loaded.
+        lines: cache lines for each row of the buffer; None for as many as are loaded.
+        loops: bytes more for each iteration of loops around, by their names. One that runs once may be gone.
+    """
+
+    distance: int
+    lines: int | None = None
+    loops: tuple[tuple[str, int], ...] = ()
+
+
 class Memory:
     """Loads and stores of the buffers in scope."""
 
@@ -57,7 +82,7 @@ class Memory:
         self.ops = ops
         self.pointers: dict[Buffer, str] = {}
         self.registers: dict[Buffer, Registers] = {}
-        self.prefetch: dict[str, int] = {}
+        self.prefetch: dict[str, Ahead] = {}
         self._version: dict[Buffer, int] = {}
         self._flat: dict[tuple[Buffer, tuple[Int, ...]], Int] = {}
         self.needs_zero = False
@@ -139,7 +164,7 @@ class Memory:
                 pointer = self._address(buffer, where)
                 text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
                 bits = self.builder.load(text, version)
-                self.emit_prefetch(buffer, pointer, lanes * dtype.itemsize)
+                self.emit_prefetch(buffer, pointer, lanes * dtype.itemsize, where.constant)
             case _ if mask is None and (near := self._near(where)) is not None:
                 bits = self._shuffled(buffer, where, near, version)
             case _:
@@ -380,15 +405,35 @@ class Memory:
             result = emit.pure(text, (a, b))
         return result
 
-    def emit_prefetch(self, buffer: Buffer, pointer: str, size: int) -> None:
-        """Write the prefetches that a loop's notes ask for, one per cache line."""
-        distance = self.prefetch.get(buffer.name)
-        if distance is None:
+    def emit_prefetch(self, buffer: Buffer, pointer: str, size: int, at: int = 0) -> None:
+        """Write the prefetches that a loop's notes ask for, one per cache line.
+
+        Args:
+            buffer: what is loaded from.
+            pointer: where.
+            size: bytes that are loaded.
+            at: of the place of the first element, the number that is known.
+        """
+        ahead = self.prefetch.get(buffer.name)
+        if ahead is None:
             return
-        for line in range(0, size, 64):
-            text = f"getelementptr i8, ptr {pointer}, i64 {distance + line}"
-            ahead = self.builder.pure(text, (pointer,), cheap=True)
-            self.builder.line(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 2, i32 1)")
+        first, end = ahead.distance, ahead.distance + size
+        if ahead.lines is not None:
+            row = constant_of(self.index.linear(buffer.shape[-1]))
+            if row is None or at % row:
+                return
+            end = first + 64 * ahead.lines
+            steps = ZERO
+            for loop, each in ahead.loops:
+                if loop in self.index.around:
+                    value = self.index.env[self.index.around[loop]]
+                    steps = add(steps, multiply(value, number(each)))
+            offset = self.index.value(steps)
+            pointer = self.builder.pure(f"getelementptr i8, ptr {pointer}, i64 {offset}", (pointer, offset))
+        for distance in range(first, end, 64):
+            text = f"getelementptr i8, ptr {pointer}, i64 {distance}"
+            there = self.builder.pure(text, (pointer,), cheap=True)
+            self.builder.line(f"call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 2, i32 1)")
 
     # ------------------------------------------------------------------ registers
 

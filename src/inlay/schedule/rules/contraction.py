@@ -67,6 +67,7 @@ from inlay.schedule.primitives.split_cascade import Copy, split_cascade
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.ahead import fetch_next
 from inlay.schedule.rules.choices import write_out_choices
 from inlay.schedule.rules.groups import (
     columns_of,
@@ -181,8 +182,11 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     if plan.row is not None:
         row = _row_loop(s, block)
         edges = _clip(s, block, row) if guarded else (False, False)
-        for tile, crosses in _edges(s, split_cascade(s, row, plan.tiles), edges):
+        parts = _edges(s, split_cascade(s, row, plan.tiles), edges)
+        for tile, crosses in parts:
             _micro_kernel(s, tile, temporary, tile.names[block], crosses=crosses)
+        at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
+        fetch_next(s, [tile.names[block] for tile, _ in parts], at, target)
     else:
         innermost = spatial_loops(s, block)[-2]
         _finish(s, innermost, temporary, block)

@@ -1,0 +1,107 @@
+"""Fetch the next panel of packed weights while the present one is used.
+
+The tiles of rows pass a panel one after the other. The first of them waits for what is not in the second
+cache, and in a network that is most of it: weights of other layers were there before. So each step of a
+reduction asks for a part of the next panel, such that all tiles together ask for all of it:
+
+    for tile in 0..n { for k in 0..K {
+      prefetch byte (tile * K + k) * ceil(bytes of a row of the panel / n) of the next panel ... } }
+
+That is a note on the loop over `k`, and a hint: there need be no next panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from inlay.arith.expr import FloorDiv
+from inlay.loop.buffer import Scope
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import Block, LoopKind
+from inlay.loop.walk import loads_of
+from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.rules.groups import packed_panel
+from inlay.schedule.rules.loops import reduce_loops
+from inlay.schedule.state import Schedule
+
+MOST_REPEATED = 10
+"""Times that a line is asked for, at most. Few bytes in each of many steps are the same line again and
+again, and with many tiles the first is a small part of all.
+"""
+USUAL_TILES = 16
+"""Where the number is not known; of the tiles of the largest size."""
+_LINE = 64
+
+
+def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -> None:
+    """Ask for the next panel in the loops of tiles.
+
+    Args:
+        s: the schedule, with loops over rows, terms and columns as they will stay.
+        blocks: those that multiply, one for each nest of tiles of one size, in order of execution.
+        panel: which of the loops around them is over panels, from the outside.
+        target: the machine; its second cache is to hold both panels.
+    """
+    found = _weights(s.block(blocks[0]))
+    if found is None:
+        return
+    weights, axis = found
+    extents = [e.value for e in weights.buffer.shape[axis + 1 :]]
+    if None in extents or all(e == 1 for e in weights.buffer.shape[: axis + 1]):
+        return
+    size = prod(e for e in extents if e is not None) * weights.buffer.dtype.itemsize
+    if 2 * size > target.l2_bytes:
+        return
+    nests = [_nest(s, block, panel) for block in blocks]
+    usual = [USUAL_TILES, *(1 for _ in nests[1:])]
+    counts = [
+        prod(s.loop(x).extent.value or most for x in tiles)
+        for (tiles, _), most in zip(nests, usual, strict=True)
+    ]
+    total = sum(counts)
+    if total < 2:
+        return  # One tile would ask for as much as it loads.
+    before = 0
+    for (tiles, terms), count in zip(nests, counts, strict=True):
+        steps = prod(s.loop(x).extent.value or 1 for x in terms)
+        written_out = any(s.loop(x).kind is LoopKind.UNROLL and s.loop(x).extent != 1 for x in terms)
+        row = size // steps
+        if total * _LINE > MOST_REPEATED * row:
+            return
+        share = -(-row // total)
+        lines = -(-share // _LINE)
+        share = share if lines == 1 else lines * _LINE
+        words = [f"{weights.buffer.name} {size + before * steps * share} lines:{lines}"]
+        stride = 1
+        for x in reversed(terms):
+            words.append(f"{x}:{stride * (share - row)}")
+            stride *= s.loop(x).extent.value or 1
+        for x in reversed(tiles):
+            words.append(f"{x}:{stride * share}")
+            stride *= s.loop(x).extent.value or USUAL_TILES
+        before += count
+        if not written_out:
+            annotate(s, terms[-1], "prefetch", " ".join(words))
+
+
+def _weights(b: Block) -> tuple[Load, int] | None:
+    """Return the load of packed weights, and the axis of panels."""
+    panel = packed_panel(b)
+    for x in loads_of(b.body):
+        if x.buffer.scope != Scope.PARAM:
+            continue
+        for axis, e in enumerate(x.indices):
+            atom = e.atom
+            if panel is not None and isinstance(atom, FloorDiv) and atom.denominator == panel:
+                return x, axis
+    return None
+
+
+def _nest(s: Schedule, block: str, panel: int) -> tuple[list[str], list[str]]:
+    """Return the loops over tiles inside the loop over panels, and those over terms, outermost first."""
+    loops = s.loops_of(block)
+    terms = reduce_loops(s, block)
+    inside = loops[panel + 1 :]
+    return [x for x in inside if x not in terms and s.loop(x).kind is LoopKind.SERIAL], terms
