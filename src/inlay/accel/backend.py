@@ -43,6 +43,7 @@ from inlay.machine.board import Board
 from inlay.machine.device import Arch
 from inlay.runtime.calls import DriverCall, LibraryFunction, Number, Tensor, opened
 from inlay.runtime.native import Callback
+from inlay.runtime.streams import StreamCall
 
 
 class AcceleratorBackend(Backend):
@@ -133,12 +134,15 @@ class AcceleratorBackend(Backend):
         memory = job.board.devices_by_name[device].memories[0]
         calls: dict[str, DriverCall] = {}
         functions: dict[str, Callback] = {}
+        streams: dict[str, StreamCall] = {}
         needs: dict[str, Needs] = {}
         for r in job.requests:
             kernel = job.kernels[r.name]
             command, params, results = _of_kernel(patterns, kernel)
             if isinstance(command, TiledCommand):
-                functions[r.name] = launching(patterns.arch, driver, device, command, params)
+                functions[r.name] = launcher = launching(patterns.arch, driver, device, command, params)
+                if (saved := launcher.saved(job.constants(r.name))) is not None:
+                    streams[r.name] = saved
                 continue
             command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
             dims = [d.sym for d in kernel.type.dims]
@@ -146,7 +150,7 @@ class AcceleratorBackend(Backend):
             needed = room_of(patterns.arch, command).bytes
             if needed != 0:
                 needs[r.name] = Needs(tuple(dims), Workspace(needed))
-        return DeviceCode("", functions=functions, calls=calls, needs=needs)
+        return DeviceCode("", functions=functions, calls=calls, streams=streams, needs=needs)
 
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]

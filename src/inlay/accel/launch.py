@@ -8,9 +8,8 @@ of equal shapes are one command with several sets of constants.
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -20,7 +19,7 @@ from inlay.accel.accelerator import Accelerator, Architecture
 from inlay.accel.declare import Absent, Driver, Library, Mock
 from inlay.accel.encode import stream_of
 from inlay.accel.group import Tensor
-from inlay.accel.layout import packed, unpacked
+from inlay.accel.layout import blocks_of, packed, unpacked
 from inlay.accel.stages import Value
 from inlay.accel.stream_mock import StreamMock
 from inlay.accel.tiled import TiledCommand, constants
@@ -29,11 +28,7 @@ from inlay.base.diagnostics import error
 from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.types import TensorType
 from inlay.runtime.calls import function_of
-from inlay.runtime.native import Callback
-
-_BASE_ALIGN = 4096
-_REPORT = 4
-"""Numbers that a driver reports: cycles, the command that failed, the address, the queue."""
+from inlay.runtime.streams import Part, StreamCall, digest_of, region_of, run_words
 
 
 @dataclass(slots=True)
@@ -134,20 +129,14 @@ class Launcher:
         """Return the region with the constants of a call."""
         assert self.command.made is not None, "a command that is run has a stream"
         stages, scheduled = self.command.stages, self.command.made.scheduled
-        sources: dict[Expr, np.ndarray] = {}
-        for v in (v for x in stages for v in x.values.values()):
-            for e in v.factor.operands if v.factor is not None else (v.source,):
-                if e is not None and (v.is_constant or v.factor is not None):
-                    sources[e] = self._array(e, arrays)
+        sources = {e: self._array(e, arrays) for e in self._sources()}
         said = list(sources.values())
         for region in self._regions:
             if all(map(np.array_equal, region.said, said)):
                 return region
         own = constants(stages, sources)
         found = {theirs: own[mine] for theirs, mine in self.command.values().items() if mine in own}
-        made = np.zeros(scheduled.bytes + _BASE_ALIGN, np.uint8)
-        start = -made.ctypes.data % _BASE_ALIGN
-        region = _Region([x.copy() for x in said], made[start : start + scheduled.bytes])
+        region = _Region([x.copy() for x in said], region_of(scheduled.bytes))
         for tensor in scheduled.tensors:
             value = tensor.laid.whole
             if value is None or not _comes(value):
@@ -173,24 +162,67 @@ class Launcher:
     def _call(self, path: str, words: bytes, region: np.ndarray) -> int:
         name = stream_of(self.arch).run
         target = function_of(path, name, self.device)
-        values = [getattr(self.arch.device, n) for n in self.arch.description.params]
-        config = (ctypes.c_int64 * max(len(values), 1))(*values)
-        report = (ctypes.c_int64 * _REPORT)()
-        status = target(
-            ctypes.addressof(config), _address(words), len(words), region.ctypes.data, region.size,
-            ctypes.addressof(report),
-        )  # fmt: skip
-        if status:
-            raise error(
-                "run.device-failed",
-                f"'{self.device}' ended {name} with the fault {status}, at word {report[1]}, "
-                f"address {report[2]}",
-            )
-        return report[0]
+        return run_words(target, name, self.device, self.config, words, region)
+
+    @property
+    def config(self) -> tuple[int, ...]:
+        """The parameters of the device, as its driver is given them."""
+        return tuple(getattr(self.arch.device, n) for n in self.arch.description.params)
+
+    def saved(self, calls: Sequence[Mapping[int, np.ndarray]]) -> StreamCall | None:
+        """Return the stream as an executable keeps it.
+
+        None where nothing but this process has the device, or a constant is not known where it is called.
+
+        Args:
+            calls: for each call of the kernel in the program the operands that are constants, by position.
+        """
+        if not isinstance(self.driver, Library) or self.command.made is None:
+            return None
+        tensors = [p for p in self.params if isinstance(p.type, TensorType)]
+        asked = [i for i, p in enumerate(tensors) if p in self._sources()]
+        if not calls or any(i not in known for known in calls for i in asked):
+            return None
+        images: dict[str, bytes] = {}
+        for known in calls:
+            arrays = [known.get(i, _UNKNOWN) for i in range(len(tensors))]
+            images[digest_of([arrays[i] for i in asked])] = self._region(arrays).bytes.tobytes()
+        scheduled, comes = self.command.made.scheduled, list[Part]()
+        for tensor in scheduled.tensors:
+            value = tensor.laid.whole
+            if value is not None and _comes(value):
+                source = self.command.values()[value].source
+                comes.append(_part(tensor, next(i for i, p in enumerate(tensors) if p is source)))
+        return StreamCall(
+            self.device,
+            self.driver.path,
+            stream_of(self.arch).run,
+            self.config,
+            self.command.made.words,
+            bool(scheduled.launches),
+            tuple(comes),
+            _part(scheduled.result, len(tensors)),
+            tuple(asked),
+            images,
+        )
+
+    def _sources(self) -> dict[Expr, None]:
+        """Return the values of the program that are constants of the stream."""
+        found: dict[Expr, None] = {}
+        for v in (v for x in self.command.stages for v in x.values.values()):
+            for e in v.factor.operands if v.factor is not None else (v.source,):
+                if e is not None and (v.is_constant or v.factor is not None):
+                    found[e] = None
+        return found
 
 
-def _address(words: bytes) -> int:
-    return ctypes.cast(ctypes.c_char_p(words), ctypes.c_void_p).value or 0
+_UNKNOWN = np.zeros(0, np.uint8)
+"""What stands for operands that are no constants while these are packed."""
+
+
+def _part(tensor: Tensor, position: int) -> Part:
+    (f,) = tensor.laid.fields
+    return Part(position, tensor.at, tensor.bytes, blocks_of(tensor.laid, f))
 
 
 def _comes(value: Value) -> bool:
@@ -200,7 +232,7 @@ def _comes(value: Value) -> bool:
 
 def launching(
     arch: Architecture, driver: Driver, device: str, command: TiledCommand, params: Sequence[Var]
-) -> Callback:
+) -> Launcher:
     """Return what runs a command that is a stream.
 
     Raises:

@@ -24,6 +24,7 @@ from inlay.accel.stages import Loop, Untiled, Value
 from inlay.accel.unify import Bound, Unified
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, coefficient, symbols
+from inlay.runtime.streams import Blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,34 +240,15 @@ def _single(f: FieldLayout, arrays: Mapping[Value, np.ndarray]) -> np.ndarray:
 
 def _blocked(x: Laid, f: FieldLayout, array: np.ndarray) -> np.ndarray:
     """Return [units, lanes ...] of a value."""
-    if not array.shape:  # one number for all
-        return np.broadcast_to(array, (x.units, *(n for n, _ in f.lanes)))
-    split = {axis: n for n, axis in f.lanes if axis >= 0}
-    array = np.pad(array, [(0, -n % split.get(a, 1)) for a, n in enumerate(array.shape)])
-    shape: list[int] = []
-    outer: list[int] = []
-    lane_at: dict[int, int] = {}
-    for a, n in enumerate(array.shape):
-        outer.append(len(shape))
-        if a in split:
-            lane_at[a] = len(shape) + 1
-            shape += [n // split[a], split[a]]
-        else:
-            shape.append(n)
-    lanes = [lane_at[axis] for _, axis in f.lanes if axis >= 0]
-    made = array.reshape(shape).transpose([*outer, *lanes])
-    return made.reshape(x.units, *(n for n, _ in f.lanes))
+    return blocks_of(x, f).pack(array, x.units)
+
+
+def blocks_of(x: Laid, f: FieldLayout) -> Blocks:
+    """Return how a field of an operand is an array of units."""
+    return Blocks(x.unit, f.dtype.numpy.str, f.lanes)
 
 
 def unpacked(x: Laid, units: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Return the value of an operand from its units; `shape` is without axes of launches."""
     (f,) = x.fields
-    split = {axis: n for n, axis in f.lanes if axis >= 0}
-    lanes = [axis for _, axis in f.lanes if axis >= 0]
-    blocks = [-(-n // split.get(a, 1)) for a, n in enumerate(shape)]
-    made = units[:, : f.bytes].reshape(-1).view(f.dtype.numpy).reshape([*blocks, *(split[a] for a in lanes)])
-    order: list[int] = []
-    for a in range(len(shape)):
-        order += [a, len(shape) + lanes.index(a)] if a in split else [a]
-    whole = [n * split.get(a, 1) for a, n in enumerate(blocks)]
-    return made.transpose(order).reshape(whole)[tuple(slice(n) for n in shape)]
+    return blocks_of(x, f).unpack(units, shape)

@@ -41,6 +41,7 @@ from inlay.machine.target import Target
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.device import Facts
 from inlay.runtime.native import Callback
+from inlay.runtime.streams import StreamCall
 from inlay.schedule.choose import Rule
 from inlay.schedule.rules.contraction import contraction
 
@@ -161,6 +162,10 @@ class DeviceKernel:
     assertions: tuple[str, ...]
 
 
+def _unknown(_kernel: str) -> Sequence[Mapping[int, np.ndarray]]:
+    return ()
+
+
 def _unbounded(kernel: str, memory: str) -> int | None:
     del kernel, memory
 
@@ -178,6 +183,7 @@ class DeviceJob:
         cache: of compiled objects.
         free: bytes of a memory of the board that are free at all calls of a kernel, by their names; None
             where nothing bounds them. What `needs` of the code takes of it is planned so.
+        constants: for each call of a kernel, by its name, the operands that are constants, by position.
     """
 
     board: Board
@@ -187,6 +193,7 @@ class DeviceJob:
     kernels: Mapping[str, Kernel]
     cache: ObjectCache | None = None
     free: Callable[[str, str], int | None] = _unbounded
+    constants: Callable[[str], Sequence[Mapping[int, np.ndarray]]] = _unknown
 
     @property
     def arch(self) -> Arch:
@@ -206,6 +213,7 @@ class DeviceCode:
         functions: kernels that are functions of this process, by name: of arrays, the operands before
             the results, and integers.
         calls: kernels that are calls of a driver in this process, by name; an executable keeps them.
+        streams: what an executable keeps of some of the functions, by name.
         needs: scratch memory of functions and calls: one more tensor behind the results.
     """
 
@@ -216,6 +224,7 @@ class DeviceCode:
     functions: Mapping[str, Callback] = field(default_factory=dict[str, Callback])
     calls: Mapping[str, DriverCall] = field(default_factory=dict[str, DriverCall])
     needs: Mapping[str, Needs] = field(default_factory=dict[str, Needs])
+    streams: Mapping[str, StreamCall] = field(default_factory=dict[str, StreamCall])
 
 
 @dataclass(frozen=True, slots=True)

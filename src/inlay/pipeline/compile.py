@@ -38,6 +38,7 @@ from inlay.runtime.calls import with_calls
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
 from inlay.runtime.promise import BUDGET
+from inlay.runtime.streams import with_streams
 from inlay.runtime.trace import QUEUES
 from inlay.vm.link import link
 
@@ -116,7 +117,7 @@ def compile_module(
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
-        program = with_calls(program, part.calls, _owners(module, part))
+        program = with_streams(with_calls(program, part.calls, _owners(module, part)), part.streams)
     return Compilation(program, module, report, run, externs, part.functions)
 
 
@@ -140,8 +141,8 @@ def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
 
 
 def _owners(module: Module, part: DevicePart) -> dict[str, str]:
-    """Return whose the kernels are that are functions of this process, by name."""
-    return {name: device_of_kernel(module.kernels[name]) for name in part.functions}
+    """Return whose the kernels are that only this process has, by name."""
+    return {n: device_of_kernel(module.kernels[n]) for n in part.functions if n not in part.streams}
 
 
 def _needs(module: Module, artifact: Artifact) -> dict[str, Needs]:

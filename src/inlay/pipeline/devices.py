@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from inlay.analysis.blocks import values
 from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import Collector, CompileError, InternalError, error
 from inlay.base.graph import dependency_order
@@ -22,6 +26,7 @@ from inlay.bytecode.of_integers import formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, DeviceKernel, Needs, Request
+from inlay.ir.expr import Call, Const, GlobalVar
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
@@ -30,6 +35,7 @@ from inlay.pipeline.build_kernels import LoopBody, device_requests
 from inlay.pipeline.leases import Leases
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
+from inlay.runtime.streams import StreamCall
 from inlay.vm.signature import port_sizes
 
 
@@ -77,6 +83,7 @@ class DevicePart:
             link to the host copies.
         functions: of this process, that are kernels, by name.
         calls: of drivers in the process that runs the program, that are kernels, by name.
+        streams: what an executable keeps of some of the functions, by name.
     """
 
     kernels: Mapping[str, bc.Kernel]
@@ -85,6 +92,7 @@ class DevicePart:
     queues: Mapping[str, tuple[str, ...]]
     functions: Mapping[str, Callback]
     calls: Mapping[str, DriverCall]
+    streams: Mapping[str, StreamCall]
 
 
 def device_part(
@@ -113,12 +121,14 @@ def device_part(
     calls: dict[str, DriverCall] = {}
     findings = Collector()
     memory_of, backends = off_host(board), apart(board)
+    streams: dict[str, StreamCall] = {}
+    constants = partial(_constants_of, module)
     for units in lowering_order(board, _opened(board, backends)):
         wanted = [r for r in requests if r.device in units]
         if not wanted:
             continue  # nothing is there: the program loads on machines without it
         mine = tuple(Request(r.name, r.lower, in_place=r.in_place) for r in wanted if not r.is_copy)
-        job = DeviceJob(board, units, targets(units[0]), mine, kernels, cache, leases.free)
+        job = DeviceJob(board, units, targets(units[0]), mine, kernels, cache, leases.free, constants)
         try:
             code = _emitted(backends[units[0]], job, leases)
         except CompileError as failure:
@@ -133,6 +143,7 @@ def device_part(
             elif r.name in code.functions or r.name in code.calls:
                 made[r.name] = _function(kernels[r.name])
         functions.update(code.functions)
+        streams.update(code.streams)
         calls.update(code.calls)
         needs.update(code.needs)
         if code.driver:
@@ -142,7 +153,17 @@ def device_part(
             devices.append(bc.DeviceRecord(units[0], code.driver, options, positions, image, hardware))
     findings.raise_if_fatal()
     queues = {d.name: _queues(board, d, names) for d in devices}
-    return DevicePart(made, needs, tuple(devices), queues, functions, calls)
+    return DevicePart(made, needs, tuple(devices), queues, functions, calls, streams)
+
+
+def _constants_of(module: Module, kernel: str) -> list[dict[int, np.ndarray]]:
+    """Return for each call of a kernel its operands that are constants, by position."""
+    return [
+        {i: a.value for i, a in enumerate(v.args) if isinstance(a, Const) and isinstance(a.value, np.ndarray)}
+        for f in module.functions.values()
+        for v in values(f.body)
+        if isinstance(v, Call) and isinstance(v.callee, GlobalVar) and v.callee.name == kernel
+    ]
 
 
 def _queues(board: Board, device: bc.DeviceRecord, names: Sequence[str]) -> tuple[str, ...]:

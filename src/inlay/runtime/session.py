@@ -51,6 +51,7 @@ from inlay.runtime.promise import kept, promise_of
 from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Session, deadline_after
 from inlay.runtime.state import State, first_values, states_of
+from inlay.runtime.streams import opened_streams
 from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
@@ -95,6 +96,7 @@ class Executable:
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
         functions |= opened_calls(self._container.program, self._container.properties(), callbacks or {})
+        functions |= opened_streams(self._container.program, self._container.properties(), callbacks or {})
         functions |= called(kernels, callbacks or {}) | text.callbacks(kernels)
         self._strings = self._table(kernels)
         if self._strings is not None:

@@ -15,7 +15,6 @@ import inlay
 from inlay.accelerators import vanilla
 from inlay.bytecode.formula import Arg
 from inlay.bytecode.program import ImageTarget, Program
-from inlay.cli.main import main
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import board_text
 from inlay.ops.table import table
@@ -151,18 +150,3 @@ def test_a_number_that_is_not_defined_is_a_fault_of_the_run() -> None:
     run = opened(DriverCall("npu0", LibraryFunction(MODEL, "vanilla_multiply"), (quotient,)))
     with pytest.raises(inlay.RunError, match="a number in a command of 'npu0' is not defined"):
         run([], [0])
-
-
-@pytest.mark.llvm
-def test_what_only_this_process_has_is_named(tmp_path, capsys) -> None:
-    """Streams are launched by the process that compiled them: who saves them is told, and who loads them."""
-    text = PROGRAM.replace("add(matmul", "requantize(add(matmul").replace("))\n}", ")), f32(0.001))\n}")
-    text = text.replace("main<n>", "main").replace("[n, 256", "[64, 256")
-    (tmp_path / "p.inl").write_text(text, encoding="utf-8")
-    board = board_text("strawberry").replace("clock = 1000000000 ", "clock = 100000000000 ")
-    (tmp_path / "fast.toml").write_text(board, encoding="utf-8")
-    words = ["compile", str(tmp_path / "p.inl"), "--board", str(tmp_path / "fast.toml"), "--cache", "none"]
-    assert main([*words, "-o", str(tmp_path / "p.inlay")]) == 0
-    assert "runs only where `callbacks` are given: 1 kernel of npu0" in capsys.readouterr().out
-    with pytest.raises(inlay.CompileError, match="the program needs what brings commands to 'npu0' for "):
-        load_executable(tmp_path / "p.inlay")
