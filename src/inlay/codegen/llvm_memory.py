@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from inlay.arith.dtype import DType
-from inlay.arith.expr import Int, Sym, coefficient, lit
+from inlay.arith.expr import Int, Sym, coefficient
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_index import (
@@ -37,7 +37,7 @@ from inlay.codegen.llvm_index import (
 )
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
-from inlay.loop.buffer import Buffer
+from inlay.loop.buffer import Buffer, flat_index
 from inlay.loop.scalar import Load
 
 MAX_SHUFFLED_LOADS = 4
@@ -119,10 +119,7 @@ class Memory:
         key = (buffer, indices)
         found = self._flat.get(key)
         if found is None:
-            found = lit(0)
-            for i, stride in zip(indices, strides_of(buffer), strict=True):
-                found = found + i * stride
-            self._flat[key] = found
+            found = self._flat[key] = flat_index(buffer, indices)
         return found
 
     def changed(self, buffers: Iterable[Buffer]) -> None:
@@ -511,15 +508,3 @@ def set_cells(cells: Iterable[tuple[Registers, int]], values: Iterable[str]) -> 
     """Replace the values of cells."""
     for (registers, i), value in zip(cells, values, strict=True):
         registers.cells[i] = None if value == "poison" else value
-
-
-def strides_of(buffer: Buffer) -> tuple[Int, ...]:
-    """Return the distance between neighbors of each axis, in elements."""
-    if buffer.strides is not None:
-        return buffer.strides
-    out: list[Int] = []
-    step = lit(1)
-    for extent in reversed(buffer.shape):
-        out.append(step)
-        step = step * extent
-    return tuple(reversed(out))

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from inlay.arith.divisions import rejoined
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, lit
 
@@ -73,7 +74,10 @@ class Buffer:
 
 
 def flat_index(b: Buffer, indices: tuple[Int, ...]) -> Int:
-    """Return the distance of an element from the first, in elements."""
+    """Return the distance of an element from the first, in elements.
+
+    Of a loop over several axes, neighbors are seen to be next to each other.
+    """
     strides = b.strides
     if strides is None:
         steps = [lit(1)]
@@ -83,4 +87,4 @@ def flat_index(b: Buffer, indices: tuple[Int, ...]) -> Int:
     total = lit(0)
     for index, stride in zip(indices, strides, strict=False):
         total = total + index * stride
-    return total
+    return rejoined(total)

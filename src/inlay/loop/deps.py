@@ -150,6 +150,18 @@ def hull(e: Int, inner: Ranges) -> Interval | None:
     return Interval(lo, span, dense)
 
 
+def joined(x: Interval, y: Interval) -> Interval | None:
+    """Return the least interval that has both; None where their distance or an extent is no number."""
+    shift = (y.lo - x.lo).value
+    if shift == 0 and x.extent == y.extent:
+        return x
+    end, other = x.extent.value, y.extent.value
+    if shift is None or end is None or other is None:
+        return None
+    low, high = min(0, shift), max(end, shift + other)
+    return Interval(x.lo + low, lit(high - low), dense=False)
+
+
 _ONE = lit(1)
 
 

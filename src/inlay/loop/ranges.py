@@ -12,7 +12,20 @@ from collections.abc import Mapping
 from math import lcm
 
 from inlay.arith.bounds import bounds
-from inlay.arith.expr import Atom, FloorDiv, Int, Mod, Sym, floordiv, from_atom, lit, mod, symbols, to_int
+from inlay.arith.expr import (
+    Atom,
+    FloorDiv,
+    Int,
+    Mod,
+    Sym,
+    coefficient,
+    floordiv,
+    from_atom,
+    lit,
+    mod,
+    symbols,
+    to_int,
+)
 
 _ROUNDS = 4
 """How deep divisions inside divisions are opened."""
@@ -61,18 +74,28 @@ class Bounds:
         return None if low is None else -(-low // factor)
 
     def _without(self, e: Int, var: Sym) -> Int | None:
-        """Replace a loop variable by the end of its range that makes `e` least."""
-        c = 0
-        for monomial, k in e.terms:
-            if monomial == (var,):
-                c = k
-            elif any(var in symbols(from_atom(a)) for a in monomial):
-                return None
-        if c == 0:
-            return e
+        """Replace a loop variable by the end of its range that makes `e` least.
+
+        In quotients by numbers too, each for itself: they grow with what is divided.
+        """
         lo, extent = self._loops[var]
-        end = lo if c > 0 else lo + extent - 1
-        return e + (end - to_int(var)) * c
+        least = e
+        for monomial, c in e.terms:
+            if monomial == (var,):
+                end = lo if c > 0 else lo + extent - 1
+                least = least + (end - to_int(var)) * c
+            elif any(var in symbols(from_atom(a)) for a in monomial):
+                quotient = monomial[0]
+                if len(monomial) != 1 or not isinstance(quotient, FloorDiv):
+                    return None
+                step = coefficient(quotient.numerator, var)
+                k = None if step is None else step.value
+                if not k or (quotient.denominator.value or 0) <= 0:
+                    return None
+                end = lo if c * k > 0 else lo + extent - 1
+                moved = quotient.numerator + (end - to_int(var)) * k
+                least = least + (floordiv(moved, quotient.denominator) - from_atom(quotient)) * c
+        return least
 
     def simplify(self, e: Int) -> Int:
         """Return an equal integer with divisions and remainders taken out where ranges allow."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from inlay.arith.expr import Int, Sym, lit, symbols
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.deps import Interval, hull
+from inlay.loop.deps import Interval, hull, joined
 from inlay.loop.scalar import Dot, Load
 from inlay.loop.stmt import Alloc, For, Let, Stmt, Store
 from inlay.loop.walk import Rewrite, child_stmts, own_scalars, scalars_below
@@ -119,20 +119,11 @@ class _Regions:
             return
         here: _Region = [None if self._is_loaded(e) else hull(e, inner) for e in indices]
         before = self.of[b]
-        self.of[b] = here if before is None else [_union(x, y) for x, y in zip(before, here, strict=True)]
+        self.of[b] = (
+            here
+            if before is None
+            else [None if x is None or y is None else joined(x, y) for x, y in zip(before, here, strict=True)]
+        )
 
     def _is_loaded(self, e: Int) -> bool:
         return bool(self.lets) and any(x in self.lets for x in symbols(e))
-
-
-def _union(x: Interval | None, y: Interval | None) -> Interval | None:
-    if x is None or y is None:
-        return None
-    shift = (y.lo - x.lo).value
-    if shift == 0 and x.extent == y.extent:
-        return x
-    end, other = x.extent.value, y.extent.value
-    if shift is None or end is None or other is None:
-        return None
-    low, high = min(0, shift), max(end, shift + other)
-    return Interval(x.lo + low, lit(high - low), dense=False)

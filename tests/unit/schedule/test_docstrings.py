@@ -25,6 +25,7 @@ HEADS = {
     "unroll": "(x: f32[4]) -> (y: f32[4])",
     "fuse": "(x: f32[4, n]) -> (y: f32[4, n]) over (n)",
     "merge": "(x: f32[n]) -> (y: f32[n]) over (n)",
+    "compute_at": "(x: f32[n + 2]) -> (y: f32[n]) over (n)",
     "clip": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "index_unit_axes": "(x: f32[1, 4]) -> (y: f32[1, 4])",
     "peel": "(x: f32[4]) -> (y: f32[4])",

@@ -60,7 +60,7 @@ def clip(s: Schedule, block: str, loop: str) -> None:
     lo, hi = old.lo, old.lo + old.extent
     for condition in conjuncts(b.predicate):
         of_terms = spatial and not reducing.isdisjoint(mentioned(condition))
-        bound = None if of_terms else _bound(condition, old.var, hidden)
+        bound = None if of_terms else bound_of(condition, old.var, hidden)
         if bound is None:
             kept.append(condition)
         elif bound[0]:
@@ -74,8 +74,11 @@ def clip(s: Schedule, block: str, loop: str) -> None:
     s.replace(place, For(old.var, lo, hi - lo, old.kind, result, old.note))
 
 
-def _bound(x: Scalar, var: Sym, hidden: set[Sym]) -> tuple[bool, Int] | None:
-    """Return whether a condition bounds a variable from below, and the first value or the end."""
+def bound_of(x: Scalar, var: Sym, hidden: set[Sym]) -> tuple[bool, Int] | None:
+    """Return whether a condition bounds a variable from below, and the first value or the end.
+
+    None for a condition that is not linear in it, or mentions one of `hidden`.
+    """
     if not isinstance(x, Binary) or x.op not in (BinaryOp.LT, BinaryOp.LE):
         return None
     a, b = as_integer(x.lhs), as_integer(x.rhs)

@@ -42,7 +42,7 @@ def inline(s: Schedule, block: str) -> None:
         raise illegal("dependence", f"found another block that writes {target.name}")
     if any(_has_init_load(x.block, target) for x in others):
         raise illegal("kind", f"found an init that reads {target.name}")
-    _require_stable(s, producer)
+    require_stable(s, producer)
     for name in dict.fromkeys(x.block.name for x in others):
         s.require_in_scope(producer, s.block_place(name))
         reader = s.block(name)
@@ -51,8 +51,12 @@ def inline(s: Schedule, block: str) -> None:
     s.set_body(without_empty(s.body, target))
 
 
-def _require_stable(s: Schedule, producer: Block) -> None:
-    """Refuse if something that the block reads is written after it."""
+def require_stable(s: Schedule, producer: Block) -> None:
+    """Refuse if something that the block reads is written after it.
+
+    Raises:
+        Illegal: `schedule.dependence`.
+    """
     sources = {x.buffer for x in loads_of(producer.body)}
     later = False
     for x in s.accesses(s.body):

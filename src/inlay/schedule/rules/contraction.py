@@ -39,7 +39,7 @@ at most two sizes of tiles, a symbol by a cascade (6, 4, 1).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from inlay.analysis.register_tiles import heights, most_rows, panel_width
@@ -77,12 +77,12 @@ from inlay.schedule.rules.groups import (
     sums_dots,
     symbols_in,
     use_dots,
-    widen_inside,
     widens_by_line,
     written,
 )
+from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import reduce_loops, spatial_loops
-from inlay.schedule.rules.matrices import contract_matrices, matrix_plan
+from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.rules.packing import Packing, pack, pack_inside, packing
 from inlay.schedule.rules.stages import join, stages, vectorize_stages
@@ -155,9 +155,11 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     plan = _plan(s, block, target, () if staged is None else staged.axes)
     matrices = matrix_plan(s.block(block), plan.before, plan.after, plan.row, target)
     if matrices is not None:
-        contract_matrices(s, block, epilogue, matrices)
+        taken += contract_matrices(s, block, epilogue, with_line_buffers(s, block, matrices, target), target)
         parallelize(s, s.loops_of(block)[0])
         return taken
+    buffers = plan_line_buffers(s, block, plan.before, plan.panel, target) if staged is None else None
+    plan = replace(plan, lines=None if buffers is None else buffers.lines)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
     packs = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
@@ -175,7 +177,8 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
         temporary = set_scope(s, temporary, Scope.WORKSPACE, at=outer)
     if packs is not None and plan.packing is not None:
         pack_inside(s, packs, block, plan.packing, plan.before)
-    taken += widen_inside(s, block, outer, target)
+    if buffers is not None:
+        taken += add_line_buffers(s, block, s.loops_of(block)[max(buffers.depth - 1, 0)], target)
     guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, reduce_loops(s, block)[0])
     use_dots(s, block, target)
@@ -255,6 +258,7 @@ class _Plan:
         tiles: rows of the tiles.
         packing: of the factor with the columns, None where it is read as it is.
         block: rows that a thread takes at once, None where threads share panels or other axes.
+        lines: of the outermost axis that are computed together, None for one after the other.
     """
 
     before: tuple[int, ...]
@@ -264,6 +268,7 @@ class _Plan:
     tiles: tuple[int, ...]
     packing: Packing | None
     block: int | None
+    lines: int | None = None
 
 
 def _plan(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = ()) -> _Plan:
@@ -343,11 +348,16 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
             group = [outer]
         panel, inner = split(s, column, plan.panel)
         rows = [] if plan.row is None else [spatial[plan.row]]
-        order = [*(spatial[i] for i in plan.before), *group]
+        before = [spatial[i] for i in plan.before]
+        lines: list[str] = []
+        if plan.lines is not None:
+            before[0], line = split(s, before[0], plan.lines)
+            lines = [line]
+        order = [*before, *group]
         if plan.block is not None and rows:
             block, rows[0] = split(s, rows[0], plan.block)
             order.append(block)
-        order += [panel, *(spatial[i] for i in plan.after), *rows]
+        order += [*lines, panel, *(spatial[i] for i in plan.after), *rows]
         reorder(s, [*order, *reducing, inner])
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
     for x, y in zip(first, second[:-1], strict=False):

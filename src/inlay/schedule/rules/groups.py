@@ -11,18 +11,14 @@ from collections.abc import Sequence
 from math import prod
 
 from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
-from inlay.loop.buffer import Buffer, Scope
+from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import Dot, Load
 from inlay.loop.stmt import Block, BlockIter, IterKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
-from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.reorder import reorder
-from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.tensorize import tensorize
-from inlay.schedule.rules.choices import periods
-from inlay.schedule.rules.nests import vectorize_nest
 from inlay.schedule.state import Illegal, Schedule
 
 
@@ -114,34 +110,6 @@ def widens_by_line(b: Block, free: Sequence[int], target: Target) -> bool:
         elif not any({line} <= set(symbols(e)) <= {line, *units} for e in load.indices):
             return False
     return True
-
-
-def widen_inside(s: Schedule, block: str, outer: str, target: Target) -> tuple[str, ...]:
-    """Widen only what an iteration of the outermost loop reads, in it, where no other one reads that.
-
-    So what is widened stays in the first caches. Not where values are chosen, which costs least for all
-    choices at once. Returns the blocks that do it.
-    """
-    if group_of(s.block(block)) is None:
-        return ()
-    read = {x.buffer for x in loads_of(s.block(block).body)}
-    extent = s.loop(outer).extent
-    for name in s.block_names():
-        if name == block or s.block(name).init is not None or written(s.block(name)) not in read:
-            continue
-        loops = s.loops_of(name)
-        line = next((x for x in loops if s.loop(x).extent == extent), None)
-        if line is None or loops[0] == outer or periods(s.block(name)):
-            continue
-        reorder(s, [line, *(x for x in loops if x != line)])
-        try:
-            merge(s, line, outer)
-        except Illegal:
-            continue
-        set_scope(s, written(s.block(name)).name, Scope.WORKSPACE, at=line)
-        vectorize_nest(s, s.loops_of(name)[-1], target)
-        return (name,)
-    return ()
 
 
 def written(b: Block) -> Buffer:

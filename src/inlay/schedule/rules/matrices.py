@@ -18,7 +18,7 @@ threads could share nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from inlay.analysis.matrix_tiles import MatrixBlocks, matrix_blocks
@@ -42,6 +42,7 @@ from inlay.schedule.primitives.use_matrix_unit import use_matrix_unit
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.groups import group_of, packed_panel, symbols_in, written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
+from inlay.schedule.rules.staging import stage, staging
 from inlay.schedule.state import Schedule
 
 AHEAD = 4096
@@ -66,6 +67,8 @@ class MatrixPlan:
         line: axis of which a block takes several; None for none.
         row: axis of the rows.
         ahead: the buffer of second factors where they do not stay in the first cache, or empty.
+        cut: lines, of the outermost axis, whose operands are staged together; None for those of one iteration.
+        staged: how many loops are around what the contraction stages; None where it stages nothing.
     """
 
     unit: MatrixProduct
@@ -75,6 +78,18 @@ class MatrixPlan:
     line: int | None
     row: int
     ahead: str
+    cut: int | None = None
+    staged: int | None = None
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """The axes outside the panels."""
+        return self.outer[: self.outer.index(PANELS)]
+
+    @property
+    def shared(self) -> int:
+        """How many loops all nests are in together."""
+        return len(self.outer) + (self.line is not None) + (self.cut is not None)
 
 
 def matrix_plan(
@@ -143,21 +158,34 @@ def _factors(b: Block) -> tuple[Buffer, Buffer] | None:
     return (first[0].buffer, second[0].buffer) if len(first) == len(second) == 1 else None
 
 
-def contract_matrices(s: Schedule, block: str, epilogue: str | None, plan: MatrixPlan) -> None:
-    """Schedule a contraction and its epilogue."""
+def staged_plan(s: Schedule, block: str, plan: MatrixPlan, target: Target) -> MatrixPlan:
+    """Return the plan with what is staged where that pays."""
+    columns, lines = plan.blocks.across * plan.unit.columns, plan.blocks.lines
+    multiple = lines if plan.line in plan.outer else 1
+    found = staging(s, block, plan.outside, columns, target, multiple)
+    if found is None or found.depth == 0:
+        return plan
+    return replace(plan, cut=None if found.lines == multiple else found.lines, staged=found.depth)
+
+
+def contract_matrices(
+    s: Schedule, block: str, epilogue: str | None, plan: MatrixPlan, target: Target
+) -> tuple[str, ...]:
+    """Schedule a contraction and its epilogue; return the blocks besides that this took care of."""
     copy = cache_write(s, block, Scope.MATRIX)
     names = [block, copy] if epilogue is None else [block, copy, epilogue]
     sums, out = written(s.block(block)).name, written(s.block(copy)).name
     for name in names:
         _order(s, name, plan)
-    count = len(plan.outer) + (plan.line is not None)
-    merge_all(s, [s.loops_of(name)[:count] for name in names])
+    merge_all(s, [s.loops_of(name)[: plan.shared] for name in names])
+    staged = () if plan.staged is None else stage(s, block, s.loops_of(block)[plan.staged - 1], target)
     if plan.line is None:
         _block(s, names, [[] for _ in names], plan, (sums, out))
-        return
-    for line, parts in _parts(s, names, s.loops_of(block)[count - 1], plan):
+        return staged
+    for line, parts in _parts(s, names, s.loops_of(block)[plan.shared - 1], plan):
         lines = distribute(s, line)
         _block(s, parts, [[x] for x in lines], plan, (sums, out))
+    return staged
 
 
 def _parts(s: Schedule, names: Sequence[str], line: str, plan: MatrixPlan) -> list[tuple[str, list[str]]]:
@@ -173,12 +201,18 @@ def _order(s: Schedule, name: str, plan: MatrixPlan) -> None:
     """Cut columns into panels, and put the loops of a nest into the order of the plan."""
     spatial, reducing = spatial_loops(s, name), reduce_loops(s, name)
     panel, inner = split(s, spatial[-1], plan.blocks.across * plan.unit.columns)
+    around: list[str] = []
+    outer = list(plan.outer)
+    if plan.cut is not None:
+        axis = plan.outside[0]
+        block, spatial[axis] = split(s, spatial[axis], plan.cut)
+        around, outer = [block], [*plan.outside[1:], axis, *plan.outer[len(plan.outside) :]]
     loops = {PANELS: panel, **dict(enumerate(spatial))}
     lines = [] if plan.line is None else [spatial[plan.line]]
     if plan.line in plan.outer:
         loops[plan.line], lines[0] = split(s, lines[0], plan.blocks.lines)
-    outer = [loops[i] for i in plan.outer]
-    reorder(s, [*outer, *lines, *(spatial[i] for i in plan.units), spatial[plan.row], *reducing, inner])
+    around += [loops[i] for i in outer]
+    reorder(s, [*around, *lines, *(spatial[i] for i in plan.units), spatial[plan.row], *reducing, inner])
 
 
 def _block(

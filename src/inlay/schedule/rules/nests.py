@@ -93,11 +93,22 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     """
     body = s.loop(loop)
     block = next(blocks_of(body))
+    if operations(block.body) <= CHEAP_BODY and is_strided(block, body.var):
+        return _tile_strided(s, loop, block)
+    return vectorize_run(s, loop, target)
+
+
+def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
+    """Split an innermost loop along neighbors into vectors, several at a time if the body is cheap.
+
+    Returns:
+        As `vectorize_nest`.
+    """
+    body = s.loop(loop)
+    block = next(blocks_of(body))
     size = width(block, target)
     extent = body.extent.value
     cheap = operations(block.body) <= CHEAP_BODY
-    if cheap and is_strided(block, body.var):
-        return _tile_strided(s, loop, block)
     if extent is not None and extent < size:
         is_register = extent >= SHORT and extent & (extent - 1) == 0 and _narrow(block)
         if is_register or (extent > 1 and 2 * extent >= size):
