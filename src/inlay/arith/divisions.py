@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from inlay.arith.expr import FloorDiv, Int, Mod, Monomial, lit
+from inlay.arith.expr import FloorDiv, Int, Mod, Monomial, from_atom, lit
 
 
 def rejoined(e: Int) -> Int:
     """Return an equal integer with `d * (x // d) + x % d` written as `x`.
 
     Distances of elements are such sums where loops over two axes are one: what both tensors have next to
-    each other is then seen to be. The numerators may differ by multiples of a `d` that is a number.
+    each other is then seen to be. The numerators may differ by multiples of `d`, which is a number.
 
     Cost: remainders times terms of the sum.
     """
     found = e
     for monomial, c in e.terms:
         for position, atom in enumerate(monomial):
-            if not isinstance(atom, Mod) or atom.denominator.value is None:
+            d = atom.denominator.value if isinstance(atom, Mod) else None
+            if not isinstance(atom, Mod) or d is None:
                 continue
             rest = monomial[:position] + monomial[position + 1 :]
-            whole = _quotient(e, rest, c, atom)
-            if whole is not None:
-                quotient = Int(((rest, 1),)) if rest else lit(1)
-                divided = Int((((whole,), 1),)) * atom.denominator + Int((((atom,), 1),))
-                found = found + (whole.numerator - divided) * quotient * c
+            quotient = _quotient(e, rest, c * d, atom)
+            if quotient is not None:
+                whole, divided = quotient
+                factor = Int(((rest, c),)) if rest else lit(c)
+                found = found + (whole - from_atom(divided) * d - from_atom(atom)) * factor
     return found
 
 
-def _quotient(e: Int, rest: Monomial, c: int, remainder: Mod) -> FloorDiv | None:
-    """Return the quotient that belongs to `c * rest * remainder`, where the sum has it as often."""
+def _quotient(e: Int, rest: Monomial, c: int, remainder: Mod) -> tuple[Int, FloorDiv] | None:
+    """Return what is divided, and the quotient that belongs to a remainder, where `c * rest` of it are there.
+
+    A common factor may have been taken out of a quotient.
+    """
     d = remainder.denominator.value
     assert d is not None, "asked before"
     for monomial, k in e.terms:
         for position, atom in enumerate(monomial):
             if (
-                isinstance(atom, FloorDiv)
-                and k == c * d
-                and monomial[:position] + monomial[position + 1 :] == rest
-                and atom.denominator == remainder.denominator
-                and (atom.numerator - remainder.numerator) % d == 0
+                not isinstance(atom, FloorDiv)
+                or k != c
+                or monomial[:position] + monomial[position + 1 :] != rest
             ):
-                return atom
+                continue
+            own = atom.denominator.value
+            if not own or d % own != 0:
+                continue
+            whole = atom.numerator * (d // own)
+            if (whole - remainder.numerator) % d == 0:
+                return whole, atom
     return None

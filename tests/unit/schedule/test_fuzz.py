@@ -60,6 +60,8 @@ STEPS = [
     "cache_write",
     "cache_write",
     "cache_read",
+    "compute_at",
+    "compute_at",
     "inline",
     "inline",
     "reuse_output",
@@ -101,6 +103,8 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = (pick(blocks), "register")
         case "cache_read":
             args = (pick(blocks), pick(list(s._indexed().buffers)), number)
+        case "compute_at":
+            args = (pick(blocks), pick(loops), ["stack", "workspace"][draw(2)])
         case "reuse_output":
             args = (pick(temporaries), pick([b.name for b in s.outputs]))
         case "inline":

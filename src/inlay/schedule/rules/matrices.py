@@ -67,7 +67,7 @@ class MatrixPlan:
         line: axis of which a block takes several; None for none.
         row: axis of the rows.
         ahead: the buffer of second factors where they do not stay in the first cache, or empty.
-        cut: lines, of the outermost axis, whose operands are staged together; None for those of one iteration.
+        cut: lines of the outermost axis for which operands are staged together; None for one iteration of it.
         staged: how many loops are around what the contraction stages; None where it stages nothing.
     """
 
