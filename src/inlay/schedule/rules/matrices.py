@@ -41,8 +41,8 @@ from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_matrix_unit import use_matrix_unit
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.groups import group_of, packed_panel, symbols_in, written
+from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
-from inlay.schedule.rules.staging import stage, staging
 from inlay.schedule.state import Schedule
 
 AHEAD = 4096
@@ -158,11 +158,11 @@ def _factors(b: Block) -> tuple[Buffer, Buffer] | None:
     return (first[0].buffer, second[0].buffer) if len(first) == len(second) == 1 else None
 
 
-def staged_plan(s: Schedule, block: str, plan: MatrixPlan, target: Target) -> MatrixPlan:
+def with_line_buffers(s: Schedule, block: str, plan: MatrixPlan, target: Target) -> MatrixPlan:
     """Return the plan with what is staged where that pays."""
     columns, lines = plan.blocks.across * plan.unit.columns, plan.blocks.lines
     multiple = lines if plan.line in plan.outer else 1
-    found = staging(s, block, plan.outside, columns, target, multiple)
+    found = plan_line_buffers(s, block, plan.outside, columns, target, multiple)
     if found is None or found.depth == 0:
         return plan
     return replace(plan, cut=None if found.lines == multiple else found.lines, staged=found.depth)
@@ -178,7 +178,9 @@ def contract_matrices(
     for name in names:
         _order(s, name, plan)
     merge_all(s, [s.loops_of(name)[: plan.shared] for name in names])
-    staged = () if plan.staged is None else stage(s, block, s.loops_of(block)[plan.staged - 1], target)
+    staged = (
+        () if plan.staged is None else add_line_buffers(s, block, s.loops_of(block)[plan.staged - 1], target)
+    )
     if plan.line is None:
         _block(s, names, [[] for _ in names], plan, (sums, out))
         return staged

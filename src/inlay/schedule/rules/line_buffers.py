@@ -1,4 +1,4 @@
-"""Staging: what a contraction reads is copied where it is read, as many rows as a block of lines needs.
+"""Line buffers: what a contraction reads is copied where it is read, as many rows as a block of lines needs.
 
     for block of lines            parallel
       staged[rows]                what its windows reach, with padding, widened
@@ -47,7 +47,7 @@ PRODUCTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class LineBuffers:
     """Where a contraction stages what it reads.
 
     Attributes:
@@ -59,9 +59,9 @@ class Staging:
     lines: int | None = None
 
 
-def staging(
+def plan_line_buffers(
     s: Schedule, block: str, before: Sequence[int], panel: int, target: Target, multiple: int = 1
-) -> Staging | None:
+) -> LineBuffers | None:
     """Return where a contraction stages what other blocks write for it; None where that does not pay.
 
     Args:
@@ -79,13 +79,13 @@ def staging(
     if not loads:
         return None
     if not before:
-        return Staging(0) if all(_is_slight(b, x, panel, target) for x in loads) else None
+        return LineBuffers(0) if all(_is_slight(b, x, panel, target) for x in loads) else None
     for depth in range(len(before), 0, -1):
         around = [spatial[i] for i in before[:depth]]
         for lines in _divisors(around[0].extent, multiple):
             copies = [_copies(b, x, around, lines) for x in loads]
             if all(x is not None and x <= MOST_COPIES for x in copies):
-                return Staging(depth, None if lines == 1 else lines)
+                return LineBuffers(depth, None if lines == 1 else lines)
     return None
 
 
@@ -146,7 +146,7 @@ def _is_slight(b: Block, load: Load, panel: int, target: Target) -> bool:
     return 8 * size <= target.l1_bytes and products >= PRODUCTS
 
 
-def stage(s: Schedule, block: str, at: str, target: Target) -> tuple[str, ...]:
+def add_line_buffers(s: Schedule, block: str, at: str, target: Target) -> tuple[str, ...]:
     """Let other blocks write what a contraction reads in a loop around it, as much as an iteration needs.
 
     Returns:
