@@ -100,20 +100,20 @@ class _Uses:
     def __init__(self, root: Function, loops: frozenset[Var], known: Mapping[Var, Expr]) -> None:
         self._mentions: dict[Var, list[Expr]] = {}
         self._names: dict[Expr, Var] = {value: var for var, value in known.items()}
-        self._kept: set[Var] = set()  # mentioned in functions that may run later
+        self._kept: dict[Var, Function] = {}  # by a function that mentions it and may run later
         in_place = {known[var] for var in loops}
-        pending: list[tuple[Expr, bool]] = [(root.body, False)]
+        pending: list[tuple[Expr, Function | None]] = [(root.body, None)]
         while pending:
-            block, is_later = pending.pop()
+            block, keeper = pending.pop()
             lets, tail = spine(block)
             for value in (*(let.value for let in lets), tail):
-                later = is_later or (isinstance(value, Function) and value not in in_place)
-                pending.extend((x, later) for x in nested(value))
+                inside = value if isinstance(value, Function) and value not in in_place else keeper
+                pending.extend((x, inside) for x in nested(value))
                 for operand in (value, *operands(value)):
                     if isinstance(operand, Var):
                         self._mentions.setdefault(operand, []).append(value)
-                        if is_later:
-                            self._kept.add(operand)
+                        if keeper is not None:
+                            self._kept[operand] = keeper
 
     def of(self, var: Var) -> Sequence[Expr]:
         """Return the values that mention a variable."""
@@ -125,7 +125,7 @@ class _Uses:
         while pending:
             now = pending.pop()
             if now in self._kept:
-                yield now
+                yield self._kept[now]
             for value in self.of(now):
                 shown = self._shown_by(value, now)
                 if shown is None:

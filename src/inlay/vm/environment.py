@@ -210,11 +210,14 @@ class Environment:
         """Return a local function with code of its own, which captures what it mentions from here."""
         values: dict[Var, VmValue] = {}
         ints: dict[Sym, Operand] = {}
-        for key in mentioned(node):
+        pending = list(mentioned(node))
+        for key in pending:
             if isinstance(key, Sym) and key in self.symbols:
                 ints[key] = self.symbols[key]
-            elif isinstance(key, Var) and key in self.variables:
-                values[key] = self.variables[key]
+            elif isinstance(key, Var) and key in self.variables and key not in values:
+                found = values[key] = self.variables[key]
+                if isinstance(found, LoopFunction):  # its body is written there
+                    pending += mentioned(found.node)
         used = [*values.values(), *ints.values()]
         captures = tuple(dict.fromkeys(r for value in used for r in registers_of(value)))
         return LocalFunction(Lifted(var, node, values, ints, captures), captures)

@@ -177,3 +177,26 @@ def test_what_is_made_in_the_turn_around_needs_no_buffer():
         3,
     )
     assert np.array_equal(found, 4 * X)
+
+
+def test_what_leaves_the_loop_is_kept_by_closures_all_the_same():
+    """The result of the loop is what a function mentions that runs after the next turns."""
+    (h, first), _ = run(
+        """
+  let cell = ref(fn(a: Tensor[4, f32]) -> Tensor[4, f32] { a });
+  let loop = fn<i>(i: int[i], h: Tensor[4, f32]) {
+    if (int_less(int(i), int(n))) {
+      let f = fn(a: Tensor[4, f32]) -> Tensor[4, f32] { add(a, h) };
+      if (int_equal(int(i), int(2))) { write(cell, f); loop(int(i + 1), add(h, x)) } else {
+        loop(int(i + 1), add(h, x))
+      }
+    } else { h }
+  };
+  let h = loop(int(0), x);
+  let f = read(cell);
+  (h, f(x))
+""",
+        6,
+    )
+    assert np.array_equal(h, 7 * X)
+    assert np.array_equal(first, 4 * X)

@@ -186,3 +186,18 @@ def test_functions_that_are_values_in_all_modes(is_shared):
         for found, times in zip(exe(*X), (first, second), strict=True):
             assert (found == X[0] * times).all(), settings
         assert exe.live_objects() == 0
+
+
+def test_a_function_written_in_a_task_captures_what_it_mentions():
+    """`inner` is called once, in a loop that has code of its own because another one follows."""
+    loops = loop("one").replace("add(a, x)", "inner(a)") + loop("two")
+    text = (
+        f"{HEAD} -> (Tensor[4, f32], Tensor[4, f32]) {{ let more = add(x, neg(neg(x))); "
+        f"let inner = fn(a: Tensor[4, f32]) -> Tensor[4, f32] {{ add(a, more) }}; {loops} "
+        "let p = one(x, steps); let q = two(x, steps); (p, q) }"
+    )
+    program, lowered, names = compile_text(text)
+    assert names["main"].count("SPAWN") == 1
+    first, second = run_program(program, lowered, X)
+    assert (first == X[0] * 11).all()
+    assert (second == X[0] * 6).all()
