@@ -17,7 +17,6 @@ which another one ran as well (`inlay.runtime.trace.time_beside`).
 from __future__ import annotations
 
 import functools
-import io
 import multiprocessing
 import statistics
 import time
@@ -78,12 +77,17 @@ def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
     """Compile a program, answer with its output, then with the seconds of a call whenever asked. Asked
     for a trace, answer with the share of the kernels' time that they ran beside others.
     """
-    from inlay.api import compilation, load
+    from inlay.analysis.infer_types import infer_types
+    from inlay.api import compilation
+    from inlay.ir.parser import parse_module
+    from inlay.ir.prelude import prelude, with_prelude
+    from inlay.ops.table import table
     from inlay.runtime.native import Settings
     from inlay.runtime.session import executable_of
     from inlay.runtime.trace import time_beside
 
-    program = compilation(load(io.StringIO(text)), plan="parallel").program
+    module = infer_types(with_prelude(parse_module(text, table(), known=prelude())))
+    program = compilation(module, plan="parallel").program
     executable = executable_of(program, settings=Settings(**settings))
     traced = executable_of(program, settings=Settings(trace=True, **settings))
     inputs = link.recv()

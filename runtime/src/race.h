@@ -24,7 +24,8 @@ enum {
     SABOTAGE_REUSE, /* a command that writes does not wait for the one that reads or writes */
     SABOTAGE_WAIT,  /* the issuer does not wait for what it reads */
     SABOTAGE_GUARD, /* a write overtakes what a suspended task has still to read */
-    SABOTAGE_EFFECT /* what follows a call that has effects does not wait for it */
+    SABOTAGE_EFFECT, /* what follows a call that has effects does not wait for it */
+    SABOTAGE_VIEW    /* a view is taken for a copy, so that writes go through it */
 };
 
 typedef struct inlay_race {

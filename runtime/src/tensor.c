@@ -365,9 +365,16 @@ inlay_status_t inlay_op_own(inlay_activation_t *m)
     view = view_of(at);
     if (is_unique(view)) return INLAY_OK;
     INLAY_TRY(need_host(m, view));
-    made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
-    if (!made) return INLAY_OUT_OF_MEMORY;
-    INLAY_TRY(copy(m, made, made->data, view));
+    if (inlay_race_spoils(m, SABOTAGE_VIEW)) {
+        made = named(m, new_view(m, view->storage, view->data, view->dtype, view->dims, view->rank,
+                                 view->bytes));
+        if (!made) return INLAY_OUT_OF_MEMORY;
+        inlay_retain(&view->storage->header);
+    } else {
+        made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
+        if (!made) return INLAY_OUT_OF_MEMORY;
+        INLAY_TRY(copy(m, made, made->data, view));
+    }
     inlay_release(&m->heap, &view->header);
     set(at, KIND_TENSOR, &made->header);
     return INLAY_OK;

@@ -1,0 +1,244 @@
+"""Random programs about calls that may be tasks: closures, cells, lists, loops that data ends, failures.
+
+All values are tensors of three integers, lists of those, functions from one to one, functions of none,
+and cells. What a text says is decided by its seed alone. A program may stop at one of its checks, each of
+which has a name of its own.
+"""
+
+from __future__ import annotations
+
+import random
+
+ROW = "Tensor[3, i64]"
+LIST = f"List[{ROW}]"
+FUNCTION = f"fn({ROW}) -> {ROW}"
+
+_BEFORE = f"""
+fn both(f: {FUNCTION}, g: {FUNCTION}, x: {ROW}) -> {ROW} {{
+  let p = f(x);
+  let q = g(neg(x));
+  add(p, q)
+}}
+
+fn each(f: {FUNCTION}, xs: {LIST}, last: {ROW}) -> {ROW} {{
+  match xs {{
+    Nil() => last,
+    Cons(x, rest) => {{
+      let y = f(x);
+      let others = @each(f, rest, last);
+      add(y, mul(others, i64(3)))
+    }},
+  }}
+}}
+
+fn bump(cell: Ref[{ROW}], x: {ROW}) -> {ROW} {{
+  let k: some int k. int[k] = to_control(reduce_sum{{axes=[0], keepdims=false}}(x));
+  let old = read(cell);
+  write(cell, add(old, if (int_less(int(k), int(0))) {{ neg(x) }} else {{ x }}));
+  old
+}}
+"""
+
+
+class TaskProgram:
+    """Writes the text of one program, `main("x", "y") -> ("r", "s", "t")`, both inputs rows.
+
+    Args:
+        seed: decides all.
+        is_wrong: whether checks stop the program more often.
+    """
+
+    def __init__(self, seed: int, *, is_wrong: bool = False) -> None:
+        self._random = random.Random(seed)
+        self._names = 0
+        self._one_in = 4 if is_wrong else 40
+        self.text = self._program()
+
+    def _program(self) -> str:
+        body = _Block(self, ["x", "y"], [], [], [], 0)
+        for _ in range(self._random.randint(4, 9)):
+            body.statement()
+        result = f"({body.row()}, {body.row()}, @each({body.function()}, {body.rows()}, {body.row()}))"
+        lines = "\n".join(f"  {line}" for line in body.lines)
+        head = f"fn main(x: {ROW}, y: {ROW}) -> ({ROW}, {ROW}, {ROW}) {{"
+        return f'{_BEFORE}\n{head}\n{lines}\n  {result}\n}}\n\nentry main("x", "y") -> ("r", "s", "t");\n'
+
+    def name(self, letter: str) -> str:
+        """Return a new name."""
+        self._names += 1
+        return f"{letter}_{self._names}"
+
+    def one_of(self, items: list[str]) -> str:
+        """Return one of them."""
+        return self._random.choice(items)
+
+    def below(self, limit: int) -> int:
+        """Return a number from 0 on."""
+        return self._random.randrange(limit)
+
+    def is_rare(self) -> bool:
+        """Return whether to write a check that does not always hold."""
+        return self._random.randrange(self._one_in) == 0
+
+
+class _Block:
+    """Statements, and what may be named behind them: rows, lists, functions and cells."""
+
+    def __init__(
+        self,
+        p: TaskProgram,
+        rows: list[str],
+        lists: list[str],
+        functions: list[str],
+        cells: list[str],
+        depth: int,
+    ) -> None:
+        self.p, self.depth = p, depth
+        self.names = {
+            "row": list(rows),
+            "list": list(lists),
+            "function": list(functions),
+            "cell": list(cells),
+        }
+        self.lines: list[str] = []
+
+    def inner(self, *rows: str) -> _Block:
+        names = self.names
+        deeper = self.depth + 1
+        return _Block(self.p, [*names["row"], *rows], names["list"], names["function"], names["cell"], deeper)
+
+    def let(self, what: str, value: str) -> None:
+        name = self.p.name(what[0])
+        self.lines.append(f"let {name} = {value};")
+        self.names[what].append(name)
+
+    # What exists already, or is written on the spot.
+
+    def row(self) -> str:
+        rows = self.names["row"]
+        name = self.p.one_of(rows[-4:] if self.p.below(3) else rows)
+        match self.p.below(8):
+            case 0:
+                return f"add({name}, {self.p.one_of(rows)})"
+            case 1:
+                return f"sub({name}, i64({self.p.below(5)}))"
+            case 2:
+                return f"neg({name})"
+            case _:
+                return name
+
+    def rows(self) -> str:
+        if self.names["list"] and self.p.below(3):
+            return self.p.one_of(self.names["list"])
+        text = f"Nil[{ROW}]()"
+        for _ in range(self.p.below(4)):
+            text = f"Cons({self.row()}, {text})"
+        return text
+
+    def function(self) -> str:
+        if not self.names["function"]:
+            self.closure()
+        return self.p.one_of(self.names["function"])
+
+    def sum(self) -> str:
+        return f"reduce_sum{{axes=[0], keepdims=false}}({self.row()})"
+
+    # Statements.
+
+    def statement(self) -> None:
+        choices = [self.call, self.call, self.branch, self.loop, self.list_of, self.mapped, self.kernel]
+        if self.depth < 2:
+            choices += [self.closure, self.closure, self.cell]
+        if self.names["cell"]:
+            choices += [self.write, self.read, self.bump]
+        if self.p.is_rare():
+            choices = [self.check, self.at]
+        choices[self.p.below(len(choices))]()
+
+    def kernel(self) -> None:
+        self.let("row", f"maximum({self.row()}, mul({self.row()}, i64({self.p.below(3) - 1})))")
+
+    def call(self) -> None:
+        match self.p.below(4):
+            case 0:
+                self.let("row", f"@both({self.function()}, {self.function()}, {self.row()})")
+            case 1:
+                self.let("row", f"@each({self.function()}, {self.rows()}, {self.row()})")
+            case _:
+                self.let("row", f"{self.function()}({self.row()})")
+
+    def mapped(self) -> None:
+        match self.p.below(3):
+            case 0:
+                step = f"fn(so_far: {ROW}, e: {ROW}) -> {ROW} {{ sub(so_far, {self.function()}(e)) }}"
+                self.let("row", f"@list.fold_left({step}, {self.row()}, {self.rows()})")
+            case 1:
+                self.let("list", f"@list.append({self.rows()}, {self.rows()})")
+            case _:
+                self.let("list", f"@list.map({self.function()}, {self.rows()})")
+
+    def list_of(self) -> None:
+        self.let("list", self.rows())
+
+    def branch(self) -> None:
+        arms = [self.arm(), self.arm()]
+        if self.p.below(3) == 0 and len(self.names["function"]) > 1:
+            arms = [self.function(), self.function()]
+            what = "function"
+        else:
+            what = "row"
+        condition = f"to_control(less(i64({self.p.below(9) - 3}), {self.sum()}))"
+        self.let(what, f"if ({condition}) {{ {arms[0]} }} else {{ {arms[1]} }}")
+
+    def arm(self) -> str:
+        block = self.inner()
+        if self.depth < 3:
+            for _ in range(self.p.below(2)):
+                block.statement()
+        return " ".join([*block.lines, block.row()])
+
+    def loop(self) -> None:
+        """Turns that the data counts: in each, the value is read before it is known to go on."""
+        go, left = self.p.name("go"), self.p.name("k")
+        block = self.inner("h")
+        if self.depth < 2:
+            block.statement()
+        ended = f"sub(n, add(i64(1), mul(i64(0), reduce_sum{{axes=[0], keepdims=false}}({block.row()}))))"
+        body = " ".join([*block.lines, f"{go}(add({block.row()}, h), {ended})"])
+        self.lines.append(
+            f"let {go} = fn(h: {ROW}, n: Tensor[i64]) -> {ROW} {{ "
+            f"let {left}: some int {left}. int[{left}] = to_control(n); "
+            f"if (int_less(int(0), int({left}))) {{ {body} }} else {{ h }} }};"
+        )
+        self.let("row", f"{go}({self.row()}, i64({self.p.below(4)}))")
+
+    def closure(self) -> None:
+        block = self.inner("a")
+        if self.p.below(3) == 0:  # a cell of its own
+            block.cell()
+        for _ in range(1 + self.p.below(2)):
+            if self.depth < 2:
+                block.statement()
+        value = " ".join([*block.lines, block.row()])
+        self.let("function", f"fn(a: {ROW}) -> {ROW} {{ {value} }}")
+
+    def cell(self) -> None:
+        self.let("cell", f"ref({self.row()})")
+
+    def write(self) -> None:
+        self.lines.append(f"write({self.p.one_of(self.names['cell'])}, {self.row()});")
+
+    def read(self) -> None:
+        self.let("row", f"read({self.p.one_of(self.names['cell'])})")
+
+    def bump(self) -> None:
+        self.let("row", f"@bump({self.p.one_of(self.names['cell'])}, {self.row()})")
+
+    def check(self) -> None:
+        found = self.p.name("k")
+        self.lines.append(f"let {found}: some int {found}. int[{found}] = to_control({self.sum()});")
+        low = self.p.below(12) - 8
+        self.let("row", f'check_at_least{{low={low}, why="{found}"}}({self.row()}, int({found}))')
+
+    def at(self) -> None:
+        self.let("row", f"@list.at({self.rows()}, int({self.p.below(3) - 1}))")
