@@ -20,7 +20,7 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from inlay.arith.dtype import I8, U8, DType
+from inlay.arith.dtype import I8, I16, U8, DType
 from inlay.base.diagnostics import unsupported
 from inlay.machine._permission import permitted
 from inlay.machine.dot_products import DotProduct, instructions, kinds
@@ -172,6 +172,16 @@ class Target:
     def multiplies_bytes(self) -> bool:
         """Whether there is a dot-product instruction of bytes that is exact."""
         return any(kind.first.bits == 8 and not kind.saturates for kind in self.dot_kinds)
+
+    @property
+    def sums_channels_in_floats(self) -> bool:
+        """Whether sums of few products, each channel by itself, take fewer instructions in floats.
+
+        On x86, products of small integers are those of pairs, whose other half is masked out. They take an
+        addition each unless an instruction adds them to a sum; floats are converted instead of masked.
+        """
+        adding = (x.adds for x in instructions(self.arch, self.features) if x.kind.first is I16)
+        return self.arch == "x86_64" and self.has_fma and not any(adding)
 
     @property
     def saturates_products(self) -> bool:

@@ -11,6 +11,8 @@ the results of what it stands for (`analysis/float_roundings.py`).
 
 stands for what requantizes the sum of two tensors of bytes: it is compared with that on all pairs of bytes.
 
+Accumulators may be whole numbers in f32, and so is the pivot then.
+
 Scales are from 0 to 2^-2 and multiples of 2^-45; offsets are below 2^9 and multiples of 2^-30. So i32 holds
 all, and sums in f64 are exact that are not clamped anyway: rounding them to f32 is the rounding of `fma`.
 """
@@ -48,7 +50,7 @@ MOST_FACTOR, MOST_SUM = 2.0**8, 2.0**16
 """Factors and offsets of sums are at most these."""
 BYTES = (I8, U8)
 _RANGES = ((I8, -128), (U8, 0))
-_CONSTANTS = (("the scale", F32), ("the offset", F32), ("the step", F32), ("the pivot", I32))
+_CONSTANTS = ("the scale", "the offset", "the step", "the pivot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,9 @@ class FloatRoundingAttrs:
 
 
 def _rule(ctx: TypeContext, a: FloatRoundingAttrs, args: Types) -> TensorType:
-    x = rules.tensor(ctx, args, 0, (I32,))
-    for i, (what, dtype) in enumerate(_CONSTANTS[: len(args) - 1], 1):
+    x = rules.tensor(ctx, args, 0, (I32, F32))
+    for i, what in enumerate(_CONSTANTS[: len(args) - 1], 1):
+        dtype = x.dtype if i == len(_CONSTANTS) else F32
         per_axis(ctx, rules.tensor(ctx, args, i, (dtype,)), x, a.axis, what)
     return _bytes(ctx, a, x.shape)
 
@@ -162,6 +165,7 @@ def _samples() -> list[Sample]:
         Sample("any accumulators", FloatRoundingAttrs(), (x, scale, offset, step), dims[:4]),
         Sample("with a pivot", FloatRoundingAttrs(U8, 0, 255), (few, scale, offset, step, pivot), dims),
         Sample("per channel", FloatRoundingAttrs(U8, 3, 250), (few, scale, offset), dims[:3]),
+        Sample("in floats", FloatRoundingAttrs(), (few.astype(np.float32), scale, offset, step), dims[:4]),
         Sample("one", FloatRoundingAttrs(I8, -100, 90), (few, *one)),
     ]
 

@@ -7,6 +7,7 @@ instructions where constants are prepared for it:
   `analysis/float_roundings.py` proves that all accumulators that can occur have the same results. They are
   bounded by the weights of the product that made them, and what is added to it. An offset that the proof
   wants on accumulators is added to those; `pack-weights` joins it with what is added there anyway.
+  Where that is faster, sums of products of each channel by itself are floats before they are requantized.
 * **Sums of two tensors of bytes** by floats as well (`transforms/_float_sums.py`).
 * **By integers** (`ops/prepared_rounding.py`) elsewhere, where shifts allow it.
 
@@ -16,20 +17,22 @@ Behind the choice of places: what accelerators take has the form that importers 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import numpy as np
 
 from inlay.analysis.float_roundings import float_rounding
 from inlay.analysis.roundings import Requantization
-from inlay.arith.dtype import I32
+from inlay.arith.dtype import F32, I32
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
+from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.float_rounding import FloatRoundingAttrs
+from inlay.ops.integer_products import IntegerDepthwiseAttrs
 from inlay.ops.requantization import RequantizeAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
@@ -40,6 +43,8 @@ from inlay.transforms.pack_weights import PackOptions
 
 _PRODUCTS = ("conv_nhwc_integer", "depthwise_conv_nhwc_integer", "matmul_integer")
 """Products whose last axis of weights is the last one of the result."""
+_EXACT = 1 << 24
+"""Whole numbers up to this are floats of 32 bits, and so are their sums."""
 _LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1
 
 
@@ -57,7 +62,7 @@ def run(module: Module, context: PassContext) -> Module:
             return None
         by_floats = None
         if target.has_fma:
-            by_floats = _sum(block, value, operators) or _by_floats(block, value, operators)
+            by_floats = _sum(block, value, operators) or _by_floats(block, value, target, operators)
         return by_floats or _by_integers(block, value, operators)
 
     return rewrite_module(module, step)
@@ -90,7 +95,7 @@ def _sum(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | Non
     return block.make(operators.definition("add_by_floats").op, operands, attrs)
 
 
-def _by_floats(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | None:
+def _by_floats(block: BlockWriter, call: Call, target: Target, operators: OperatorTable) -> Expr | None:
     assert isinstance(call.callee, OpRef), "a requantization is a call of its operator"
     attrs = call.callee.attrs
     assert isinstance(attrs, RequantizeAttrs), "requantizations have their attributes"
@@ -113,11 +118,13 @@ def _by_floats(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr
     if np.any(found.shift):
         less = make.const(_shaped(-found.shift, like=constants))
         x = block.call(operators.definition("add").op, (x, less), None)
+    sums = _channel_sums(block, x, operators) if target.sums_channels_in_floats else None
     operands = [found.scale, found.offset]
     if np.any(found.step):
-        operands += [found.step, found.pivot] if np.any(found.pivot) else [found.step]
+        pivot = found.pivot if sums is None else found.pivot.astype(np.float32)
+        operands += [found.step, pivot] if np.any(pivot) else [found.step]
     made = FloatRoundingAttrs(attrs.dtype, *attrs.ends(), attrs.axis)
-    arguments = (x, *(make.const(_shaped(e, like=constants)) for e in operands))
+    arguments = (sums or x, *(make.const(_shaped(e, like=constants)) for e in operands))
     return block.make(operators.definition("requantize_by_floats").op, arguments, made)
 
 
@@ -131,15 +138,59 @@ def _is_power(factors: list[Array]) -> bool:
     return len(factors) == 1 and factors[0].ndim == 0 and float(np.frexp(factors[0])[0]) == 0.5
 
 
-def _ends(block: BlockWriter, x: Expr) -> tuple[Array, Array] | None:
-    """Return the ends of sums of products with constant weights, for each channel; None if not known."""
-    more: list[Array] = []
+def _channel_sums(block: BlockWriter, x: Expr, operators: OperatorTable) -> Expr | None:
+    """Return sums of products of each channel by itself in f32; None where they may not be exact."""
+    found = _product(block, x)
+    if found is None or found.callee.op.name != "depthwise_conv_nhwc_integer":
+        return None
+    low, high = found.ends()
+    more = sum(found.added, np.zeros(1, np.int64))
+    far = np.maximum(-low, high) + sum(map(abs, found.added), np.zeros(1, np.int64))
+    attrs = found.callee.attrs
+    if np.any(far > _EXACT) or not isinstance(attrs, IntegerDepthwiseAttrs):
+        return None
+    op = operators.definition(found.callee.op).op
+    sums = block.call(op, found.call.args, replace(attrs, sums=F32))
+    if not np.any(more):
+        return sums
+    return block.call(operators.definition("add").op, (sums, make.const(more.astype(np.float32))), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """Sums of products with constant weights, and what is added to them.
+
+    Attributes:
+        call: of an operator in `_PRODUCTS`.
+        callee: of the call.
+        factor: the type of the other operand.
+        weights: whose last axis is that of channels.
+        added: in order, a number or one for each channel.
+    """
+
+    call: Call
+    callee: OpRef
+    factor: TensorType
+    weights: Array
+    added: list[Array]
+
+    def ends(self) -> tuple[Array, Array]:
+        """Return the ends of the sums of each channel, before anything is added."""
+        info, axes = np.iinfo(self.factor.dtype.numpy), tuple(range(self.weights.ndim - 1))
+        up = np.maximum(self.weights, 0).sum(axes, dtype=np.int64)
+        down = np.minimum(self.weights, 0).sum(axes, dtype=np.int64)
+        return up * info.min + down * info.max, up * info.max + down * info.min
+
+
+def _product(block: BlockWriter, x: Expr) -> _Product | None:
+    """Return the product that sums are made of; None where they are made of anything else."""
+    added: list[Array] = []
     made = block.definition(x)
     while _is_call(made, "add"):
-        added = _array(made.args[1])
-        if added is None or added.size != (added.shape[-1] if added.ndim else 1):
+        more = _array(made.args[1])
+        if more is None or more.size != (more.shape[-1] if more.ndim else 1):
             return None
-        more.append(added.reshape(-1).astype(np.int64))
+        added.insert(0, more.reshape(-1).astype(np.int64))
         made = block.definition(made.args[0])
     if not isinstance(made, Call) or not isinstance(made.callee, OpRef):
         return None
@@ -148,15 +199,20 @@ def _ends(block: BlockWriter, x: Expr) -> tuple[Array, Array] | None:
     factor, weights = made.args[0].type, _array(made.args[1])
     if weights is None or not isinstance(factor, TensorType):
         return None
-    info, axes = np.iinfo(factor.dtype.numpy), tuple(range(weights.ndim - 1))
-    up = np.maximum(weights, 0).sum(axes, dtype=np.int64)
-    down = np.minimum(weights, 0).sum(axes, dtype=np.int64)
-    low, high = up * info.min + down * info.max, up * info.max + down * info.min
-    for added in reversed(more):
+    return _Product(made, made.callee, factor, weights, added)
+
+
+def _ends(block: BlockWriter, x: Expr) -> tuple[Array, Array] | None:
+    """Return the ends of sums of products with constant weights, for each channel; None if not known."""
+    found = _product(block, x)
+    if found is None:
+        return None
+    low, high = found.ends()
+    for more in (np.zeros(1, np.int64), *found.added):
+        low, high = low + more, high + more
         if np.any(low < _LEAST) or np.any(high > _GREATEST):
             return None
-        low, high = low + added, high + added
-    return None if np.any(low < _LEAST) or np.any(high > _GREATEST) else (low, high)
+    return low, high
 
 
 PASS = Pass(

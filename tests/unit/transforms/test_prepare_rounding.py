@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import I8, I32
+from inlay.arith.dtype import F32, I8, I32
 from inlay.interp.tensor import evaluate_expr
 from inlay.ir import make
+from inlay.ir.expr import Call, OpRef
 from inlay.ir.module import Module
+from inlay.ir.walk import postorder
 from inlay.machine.target import Target
 from inlay.ops.requantization import Rounding, quantized_multiplier
 from inlay.passes.contract import PassContext
@@ -28,6 +30,12 @@ def prepared(module: Module, there: Target | None = FUSED) -> Module:
     for p in (to_anf, convert_layout, fold_constants, prepare_rounding, eliminate_dead):
         module = p.PASS.run(module, context)
     return module
+
+
+def calls(module: Module) -> list[Call]:
+    """Return the calls of operators."""
+    found = (e for f in module.functions.values() for e in postorder(f) if isinstance(e, Call))
+    return [c for c in found if isinstance(c.callee, OpRef)]
 
 
 def network(factors, zero: int = 3, bias: int = 0, rounding: Rounding = Rounding.TFLITE) -> Module:
@@ -123,3 +131,31 @@ def test_sums_whose_ties_are_rounded_to_both_sides_stay() -> None:
     after = prepared(before)
     assert operators(after)["add_by_floats"] == 0
     same(before, after, *EVERY, exact=True)
+
+
+def channels(largest: int) -> Module:
+    """A convolution of each channel by itself, with a bias up to some number."""
+    p = Program()
+    w = RNG.integers(-127, 128, (6, 1, 3, 3)).astype(np.int8)
+    s = p.op("conv_integer", p.input("x", 2, 6, 7, 8, dtype=I8), make.const(w), groups=6, pads=(1, 1, 1, 1))
+    bias = np.linspace(-largest, largest, 6).astype(np.int32).reshape(6, 1, 1)
+    s = p.op("add", s, make.const(bias))
+    factors = (make.const(e) for e in quantized_multiplier(np.linspace(2e-3, 9e-3, 6)))
+    return p.module(p.op("requantize", s, *factors, dtype=I8, zero=3, rounding=Rounding.TFLITE))
+
+
+@pytest.mark.parametrize(
+    ("features", "largest", "is_floats"),
+    [
+        (("avx2", "fma"), 3000, True),
+        (("avx2", "fma"), 1 << 24, False),
+        (("avx2",), 3000, False),
+        (("avx2", "avxvnni", "fma"), 3000, False),
+    ],
+)
+def test_sums_of_channels_are_floats_where_pairs_are_not_added(features, largest: int, is_floats) -> None:
+    before = channels(largest)
+    after = prepared(before, Target(arch="x86_64", features=features))
+    found = [c for c in calls(after) if c.callee.op.name == "depthwise_conv_nhwc_integer"]
+    assert [c.callee.attrs.sums is F32 for c in found] == [is_floats]
+    same(before, after, RNG.integers(-128, 128, (2, 6, 7, 8)).astype(np.int8), exact=True)
