@@ -180,8 +180,8 @@ class Target:
         On x86, products of small integers are those of pairs, whose other half is masked out. They take an
         addition each unless an instruction adds them to a sum; floats are converted instead of masked.
         """
-        adding = (x.adds for x in instructions(self.arch, self.features) if x.kind.first is I16)
-        return self.arch == "x86_64" and self.has_fma and not any(adding)
+        fused = (x.adds for x in instructions(self.arch, self.features) if x.kind.first is I16)
+        return self.arch == "x86_64" and self.has_fma and not any(fused)
 
     @property
     def saturates_products(self) -> bool:
