@@ -7,7 +7,7 @@ function of its own (`emit`), in which the same pattern is found again, and beco
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import assert_never
 
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
+from inlay.accel.chains import larger
 from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
@@ -171,6 +172,7 @@ def _offered(
     found: list[Candidate | Miss] = []
     missed: _Missed = {}
     taken: set[int] = set()
+    streams: dict[Var, TiledCommand] = {}
     for var, call in block.calls.items():
         for result in patterns.at(var, block):
             match result:
@@ -182,16 +184,25 @@ def _offered(
                     reasons = result.reasons or _unwritten(patterns.arch, result)
                     if not reasons:
                         found.append(_candidate(patterns.arch, result, device))
+                        _keep_fastest(streams, var, result)
                         taken |= {id(x) for x in result.calls}
                     why = f"{result.pattern}: {'; '.join(reasons)}"
                     for x in result.calls:
                         _keep(missed, x, (-len(result.calls), len(reasons)), Miss(x, device, why))
+    wholes = larger(patterns.tiler, block.calls, block.uses, streams)
+    found += [_candidate(patterns.arch, whole, device) for whole in wholes]
     for call in block.calls.values():
         if why := loops.get(id(call)):
             missed[id(call)] = ((0, 0), Miss(call, device, why))
         elif id(call) not in missed and (why := _outside(patterns, call)):
             missed[id(call)] = ((0, 0), Miss(call, device, why))
     return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
+
+
+def _keep_fastest(streams: dict[Var, TiledCommand], var: Var, result: Found) -> None:
+    """Keep the stream that computes a value in the fewest cycles."""
+    if isinstance(result, TiledCommand) and (var not in streams or result.total < streams[var].total):
+        streams[var] = result
 
 
 def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
@@ -340,14 +351,21 @@ def _found(patterns: Patterns, function: Function, name: str) -> Found:
     last = next(let.var for let in reversed(lets) if _is_operation(let.value))
     members = {id(let.value) for let in lets if _is_operation(let.value)}
     (block,) = blocks(function.body)
-    for command in patterns.at(last, block, outlined=True):
-        if (
-            not isinstance(command, Mismatch)
-            and not command.reasons
-            and {id(c) for c in command.calls} == members
-        ):
+    for command in _all(patterns, block, last):
+        if not command.reasons and {id(c) for c in command.calls} == members:
             return command
     raise InternalError(f"no pattern of {patterns.arch.description.cls.__name__} is the region {name}")
+
+
+def _all(patterns: Patterns, block: Block, last: Var) -> Iterator[Found]:
+    """Yield what computes the last value of a region, then the larger streams of it."""
+    yield from (c for c in patterns.at(last, block, outlined=True) if not isinstance(c, Mismatch))
+    streams: dict[Var, TiledCommand] = {}
+    for var in block.calls:
+        for c in patterns.at(var, block, outlined=True):
+            if not isinstance(c, Mismatch) and not c.reasons:
+                _keep_fastest(streams, var, c)
+    yield from larger(patterns.tiler, block.calls, block.uses, streams)
 
 
 def _is_operation(value: Expr) -> bool:

@@ -20,8 +20,7 @@ from inlay.accel.stages import Loop, Stage, Stages, Untiled, Value, clearing
 from inlay.accel.unify import Meaning, Unified, unify
 from inlay.arith.expr import Sym, lit, symbols
 
-_MOST_WAYS = 4
-"""Ways of one stage that are followed: those with the fewest cycles."""
+MOST_WAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,14 @@ class Tensor:
         copy: who brings it; its name.
         at: bytes from the base of the region in the memory of the board.
         is_between: whether one stream writes it and reads it again.
+        part: of a stream: the number of the match whose operand it is.
     """
 
     laid: Laid
     copy: str
     at: int
     is_between: bool = False
+    part: int = 0
 
     @property
     def bytes(self) -> int:
@@ -92,8 +93,16 @@ class Group:
     bytes: int
 
 
-def groups(arch: Architecture, found: Stages, meanings: Sequence[Meaning]) -> Iterator[Group]:
+def groups(
+    arch: Architecture, found: Stages, meanings: Sequence[Meaning], most: int = MOST_WAYS
+) -> Iterator[Group]:
     """Yield the ways to compute a match, those with fewer cycles of instructions first.
+
+    Args:
+        arch: the architecture.
+        found: the match.
+        meanings: of its instructions.
+        most: ways of one stage that are followed: those with the fewest cycles.
 
     Raises:
         Untiled: there is none.
@@ -101,7 +110,7 @@ def groups(arch: Architecture, found: Stages, meanings: Sequence[Meaning]) -> It
     launches = tuple(x for x in found.loops if x.extent.value is None)
     if any(x is not found.loops[0] for x in launches):
         raise Untiled(f"an axis of {launches[-1].extent}: streams have numbers")
-    ways = [_ways(arch, stage, meanings, found) for stage in found.stages]
+    ways = [_ways(arch, stage, meanings, found)[:most] for stage in found.stages]
     failures: dict[str, None] = {}
     any_group = False
     for chosen in sorted(itertools.product(*ways), key=lambda c: sum(_cycles(arch, u) for u, _ in c)):
@@ -130,7 +139,7 @@ def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: 
         kind = "a sum of products" if stage.is_sum else "what is done to each element"
         raise Untiled(f"no instruction computes {kind}: {found.told(stage)}")
     ways.sort(key=lambda way: _cycles(arch, way[0]))
-    return ways[:_MOST_WAYS]
+    return ways
 
 
 def _clearing(u: Unified, meanings: Sequence[Meaning], found: Stages) -> Unified | None:
@@ -230,7 +239,7 @@ def _tensors(arch: Architecture, steps: Sequence[Step]) -> tuple[dict[Laid, Tens
             if name in inner:
                 continue
             copy = _copy(arch, x)
-            align = _align(arch, x.unit)
+            align = align_of(arch, x.unit)
             at = -(-at // align) * align
             made[x] = Tensor(x, copy, at)
             at += made[x].bytes
@@ -241,7 +250,8 @@ def _tensors(arch: Architecture, steps: Sequence[Step]) -> tuple[dict[Laid, Tens
     return made, at
 
 
-def _align(arch: Architecture, unit: int) -> int:
+def align_of(arch: Architecture, unit: int) -> int:
+    """Return to what operands with such units are aligned in the memory of the board, in bytes."""
     emit = type(arch.device).emit
     align = emit.align if isinstance(emit, Stream) else 1
     return unit if unit % align == 0 else unit * align

@@ -118,7 +118,7 @@ class Launcher:
         for tensor in self.command.made.scheduled.tensors:
             value = tensor.laid.whole
             if value is not None and _comes(value):
-                source = self.command.values()[value].source
+                source = self.command.values(tensor.part)[value].source
                 assert source is not None, "what comes is a value of the program"
                 whole = self._array(source, arrays)
                 self._units(region, tensor)[...] = packed(
@@ -135,12 +135,15 @@ class Launcher:
             if all(map(np.array_equal, region.said, said)):
                 return region
         own = constants(stages, sources)
-        found = {theirs: own[mine] for theirs, mine in self.command.values().items() if mine in own}
+        found = [
+            {theirs: own[mine] for theirs, mine in self.command.values(part).items() if mine in own}
+            for part in range(len(stages))
+        ]
         region = _Region([x.copy() for x in said], region_of(scheduled.bytes))
         for tensor in scheduled.tensors:
             value = tensor.laid.whole
             if value is None or not _comes(value):
-                self._units(region, tensor)[...] = packed(tensor.laid, found)
+                self._units(region, tensor)[...] = packed(tensor.laid, found[tensor.part])
         self._regions.append(region)
         return region
 

@@ -141,6 +141,7 @@ class Stages:
     """The stages of a match.
 
     Attributes:
+        result: the node of the pattern that is computed.
         attrs, found: attributes and values of the nodes of the pattern.
         product, bias: of the sum, if there is one; what is added to it.
         form: how a device requantizes: a rounding of multipliers and shifts, or `FLOAT`.
@@ -148,6 +149,7 @@ class Stages:
         stages: in order.
     """
 
+    result: Node
     attrs: Mapping[Node, Mapping[str, Any]]
     found: Mapping[Node, Expr]
     form: str
@@ -166,7 +168,7 @@ class Stages:
         Raises:
             Untiled: there is no nest for one of its operators.
         """
-        made = Stages(attrs, found, form)
+        made = Stages(result, attrs, found, form)
         out = _type(found[result])
         made.loops = tuple(_loop(f"d{axis}", extent) for axis, extent in enumerate(out.shape))
         at = tuple(to_int(x.sym) for x in made.loops)

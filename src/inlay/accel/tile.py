@@ -198,6 +198,14 @@ def _slots(
     return tuple(slots)
 
 
+def with_rooms(group: Group, tiling: Tiling, share: int) -> Tiling:
+    """Return a tiling with as many slots as fit into a part of each memory; as it is where one does not."""
+    needed = buffers(group)
+    rooms = {b.laid.memory: room(group, b.laid.memory) // share for b in needed}
+    slots = _slots(group, needed, tiling.counts, rooms)
+    return tiling if slots is None else replace(tiling, slots=slots)
+
+
 def _useful(group: Group, b: Buffer, counts: Mapping[Sym, int]) -> int:
     """Return how many tiles of an operand there are; sums, which one queue alone touches, need one."""
     if b.tensor is None:
