@@ -5,8 +5,8 @@ transposes computes, from what those are of, what stands behind them; a device t
 units needs none of them.
 
 Matches become one stream where each but the last is read by others of them alone. So no way leads out of
-such a set and back into it, and one value comes out of it. Sets are as large as they can be; those of products
-alone are offered as well, for what is between them may be faster on another device.
+such a set and back into it, and one value comes out of it. Sets are as large as they can be; those of
+products alone are offered as well, for what is between them may be faster on another device.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 
 from inlay.placement.choose.bounds import lower_bound
 from inlay.placement.choose.capacity import fits, peaks, predict
-from inlay.placement.choose.optimise import TaskSet, contract, optimise
+from inlay.placement.choose.optimise import TaskSet, contract, is_convex, optimise
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Item, Problem, Task
 from inlay.placement.choose.search import first_fit
@@ -208,6 +208,54 @@ def test_a_set_of_tasks_can_be_one_candidate():
     contracted, members = contract(p, [TaskSet(frozenset({0, 1}), 1, 50.0)])
     assert contracted is not None
     assert members == [(0, 1), (2,)]
+
+
+def drawn_sets(rng: random.Random, p: Problem) -> list[TaskSet]:
+    """Return sets of neighbors, each on one or two devices, for less than their tasks take together."""
+    found: list[TaskSet] = []
+    while len(found) < 9:
+        first, length = rng.randrange(len(p.tasks)), rng.randint(1, 3)
+        tasks = frozenset(range(first, min(first + length, len(p.tasks))))
+        alone = sum(t.costs[0] or 0.0 for t in (p.tasks[i] for i in tasks))
+        for d in rng.sample((1, 2), rng.randint(1, 2)):
+            found.append(TaskSet(tasks, d, alone * rng.uniform(0.2, 1.1), f"set{len(found)}"))
+    return found
+
+
+def brute_with(p: Problem, sets: list[TaskSet]) -> float:
+    """Return the time of the best plan with any sets that do not overlap."""
+    best = brute(p)
+    usable = [s for s in sets if is_convex(p, s.tasks)]
+    for n in range(1, 4):
+        for chosen in itertools.combinations(usable, n):
+            if len(frozenset().union(*(s.tasks for s in chosen))) == sum(len(s.tasks) for s in chosen):
+                contracted, _ = contract(p, chosen)
+                if contracted is not None:
+                    best = min(best, brute(contracted))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_many_candidates_are_chosen_within_a_twentieth_of_the_best(seed):
+    rng = random.Random(seed)
+    p = problem(rng, rng.randint(4, 5), 3, slow=rng.choice((0.1, 1)))
+    sets = drawn_sets(rng, p)
+    found = optimise(p, sets)
+    assert found is not None
+    assert found.time <= 1.05 * brute_with(p, sets)
+
+
+def test_equal_devices_share_candidates_that_are_many():
+    items = (Item(64, -1, 0), *(Item(64, t) for t in range(8)))
+    tasks = tuple(Task((1000.0, None, None), (0,), (t + 1,)) for t in range(8))
+    routes = (((), (), ()),) * 3
+    ends = tuple((t + 1, 0) for t in range(8))
+    p = Problem(tasks, items, (0, 1, 2), routes, (), ends, ((0,), (1,), (2,)), (None,) * 3)
+    sets = [TaskSet(frozenset({t}), d, 100.0, "one") for t in range(8) for d in (1, 2)]
+    found = optimise(p, sets)
+    assert found is not None
+    assert found.time == 400.0
+    assert sorted(c.device for c in found.used) == [1] * 4 + [2] * 4
 
 
 def test_devices_that_share_hardware_take_turns():

@@ -150,7 +150,11 @@ def regions_of(
         operations: of the program.
     """
     taken = {(u.tasks, u.name) for u in used}
-    chosen = [x for x in located if (x.tasks, x.candidate.name) in taken]
+    chosen = [
+        x
+        for x in located
+        if (x.tasks, x.candidate.name) in taken and device_of(x.operations[0]) == x.candidate.device
+    ]
     inside = {i for x in chosen for i in x.operations}
     for x in located:
         first = x.operations[0]

@@ -7,14 +7,15 @@ so that the optimality gap is stated. Budgets are numbers of steps, so the same 
 answer everywhere.
 
 **Sets of tasks.** A candidate of a device is a convex set of tasks that it runs as one, for one cost.
-Using candidates contracts the problem. Where there are few, all combinations are tried; of many, the
-largest that do not overlap are tasks that may as well be on other devices.
+Using candidates contracts the problem. Where there are few, all combinations are tried. Of many, sets that
+do not overlap are tasks, on any device that offers the same set; which sets is climbed to, from the largest
+ones and from the smallest ones.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.base.graph import dependency_order
@@ -30,6 +31,10 @@ SEARCH_STEPS = 1_000_000
 """Tasks that the local search places."""
 _EXACT_TASKS = 48
 _ALL_SUBSETS = 6
+_QUICK = (2_000, 2_000)
+"""Steps for a choice of candidates that is only compared with others."""
+_MOST_TRIED = 5_000
+"""Tasks of all problems that are solved to choose among many candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +107,7 @@ def optimise(
             for subset in subsets:
                 best = _better(best, _with(problem, subset, budget))
         else:
-            chosen: list[TaskSet] = []
-            taken: set[int] = set()
-            for c in sorted(usable, key=lambda c: (-len(c.tasks), c.cost, min(c.tasks))):
-                if taken.isdisjoint(c.tasks):
-                    chosen.append(c)
-                    taken |= c.tasks
-            best = _better(best, _with(problem, tuple(chosen), budget, free=True))
+            best = _better(best, _of_many(problem, usable, budget))
     if best is None:
         return None
     bound = best.bound if not best.used else 0.0
@@ -223,6 +222,57 @@ class _Exact:
 # --------------------------------------------------------------------------------- candidates
 
 
+def _of_many(problem: Problem, usable: Sequence[TaskSet], budget: tuple[int, int]) -> Outcome | None:
+    """Return the best plan that is found with some of many candidates."""
+    same: dict[frozenset[int], list[TaskSet]] = {}
+    for c in sorted(usable, key=lambda c: (c.cost, c.device)):
+        same.setdefault(c.tasks, []).append(c)
+    sets = sorted(same, key=lambda s: (-len(s), same[s][0].cost, min(s)))
+
+    def solved(chosen: Sequence[frozenset[int]], budget: tuple[int, int]) -> Outcome | None:
+        return _with(problem, tuple(c for s in chosen for c in same[s]), budget, free=True)
+
+    left = _MOST_TRIED
+
+    def tried(chosen: Sequence[frozenset[int]]) -> float:
+        nonlocal left
+        left -= len(problem.tasks)
+        found = solved(chosen, _QUICK)
+        return INFINITE if found is None else found.time
+
+    starts = [_cover((), sets), _cover((), sets[::-1]), ()]
+    time, chosen = min(((tried(x), x) for x in starts), key=lambda found: found[0])
+    helped = True
+    while helped and left > 0:
+        helped = False
+        for other in _neighbors(chosen, sets):
+            if left > 0 and (found := tried(other)) < time:
+                time, chosen, helped = found, other, True
+                break
+    return solved(chosen, budget)
+
+
+def _neighbors(
+    chosen: tuple[frozenset[int], ...], sets: Sequence[frozenset[int]]
+) -> Iterator[tuple[frozenset[int], ...]]:
+    """Yield choices of sets that differ in one, and in those that overlap it."""
+    for s in (s for s in sets if s not in chosen):
+        kept = (s, *(x for x in chosen if x.isdisjoint(s)))
+        yield from dict.fromkeys((_cover(kept, sets), _cover(kept, sets[::-1]), kept))
+    for s in chosen:
+        yield tuple(x for x in chosen if x is not s)
+
+
+def _cover(chosen: tuple[frozenset[int], ...], sets: Sequence[frozenset[int]]) -> tuple[frozenset[int], ...]:
+    """Return sets, and further ones in order that overlap with none of those before."""
+    made, taken = list(chosen), {i for s in chosen for i in s}
+    for s in sets:
+        if taken.isdisjoint(s):
+            made.append(s)
+            taken |= s
+    return tuple(made)
+
+
 def _disjoint(candidates: Sequence[TaskSet]) -> bool:
     seen: set[int] = set()
     for c in candidates:
@@ -260,8 +310,11 @@ def _with(
     for device, group in zip(found.assignment, members, strict=True):
         for index in group:
             assignment[index] = device
-    taken = tuple(c for c in used if all(assignment[i] == c.device for i in c.tasks))
-    return replace(found, assignment=tuple(assignment), used=taken)
+    taken: dict[frozenset[int], TaskSet] = {}
+    for c in sorted(used, key=lambda c: c.cost):
+        if all(assignment[i] == c.device for i in c.tasks):
+            taken.setdefault(c.tasks, c)
+    return replace(found, assignment=tuple(assignment), used=tuple(taken.values()))
 
 
 def contract(
@@ -271,19 +324,20 @@ def contract(
 
     Args:
         problem: to be contracted.
-        used: the candidates.
+        used: the candidates; those of the same tasks are one task, on any of their devices.
         free: whether each may as well be on another device that can run all of its tasks, one after
             the other; else it is on its own.
 
     Returns:
         None where the candidates cannot be run one after the other.
     """
-    owner = {i: c for c in used for i in c.tasks}
+    owner = {i: c.tasks for c in used for i in c.tasks}
+    cost = {(c.tasks, c.device): c.cost for c in sorted(used, key=lambda c: -c.cost)}
     units: list[tuple[int, ...]] = []
     seen: set[int] = set()
     for index in range(len(problem.tasks)):
         if index not in seen:
-            group = tuple(sorted(owner[index].tasks)) if index in owner else (index,)
+            group = tuple(sorted(owner[index])) if index in owner else (index,)
             seen.update(group)
             units.append(group)
     order = _ordered(problem, units)
@@ -298,13 +352,12 @@ def contract(
         if len(group) == 1 and group[0] not in owner:
             tasks.append(problem.tasks[group[0]])
             continue
-        candidate = owner[group[0]]
         makes = tuple(v for i in group for v in problem.tasks[i].makes)
         own = set(makes)
         reads = dict.fromkeys(v for i in group for v in problem.tasks[i].reads)
         costs = tuple(
-            candidate.cost
-            if d == candidate.device
+            cost[owner[group[0]], d]
+            if (owner[group[0]], d) in cost
             else _together([problem.tasks[i] for i in group], d)
             if free
             else None

@@ -268,7 +268,7 @@ def _placed(
         note = next(
             x.candidate.note
             for x in decision.located
-            if (x.tasks, x.candidate.name) == (group.tasks, group.name)
+            if (x.tasks, x.candidate.name, x.candidate.device) == (group.tasks, group.name, names[device])
         )
         reason = f"taken as one, {group.name}: least predicted time of the program" + (
             f"; {note}" if note else ""
