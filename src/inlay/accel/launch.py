@@ -194,7 +194,7 @@ class Launcher:
         for tensor in scheduled.tensors:
             value = tensor.laid.whole
             if value is not None and _comes(value):
-                source = self.command.values()[value].source
+                source = self.command.values(tensor.part)[value].source
                 comes.append(_part(tensor, next(i for i, p in enumerate(tensors) if p is source)))
         return StreamCall(
             self.device,

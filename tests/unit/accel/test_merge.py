@@ -13,8 +13,8 @@ from inlay.accel.commands import Planned, Span
 from inlay.accel.declare import Driver, Mock
 from inlay.accel.encode import decoded
 from inlay.accel.launch import Launcher
-from inlay.accel.overlay import blocks
 from inlay.accel.order import unordered
+from inlay.accel.overlay import blocks
 from inlay.accel.reorder import behind, earlier
 from inlay.accel.tile import channels
 from inlay.accel.tiled import TiledCommand

@@ -42,10 +42,12 @@ def layer(x: str, seed: int) -> str:
 PROGRAM = f"""
 fn main<n>(x: Tensor[n, 24, 6, 5, i8]) {{
   let a = {layer("x", 1)};
-  {layer("a", 5)}
+  let b = abs(a);
+  {layer("b", 5)}
 }}
 entry main("x") -> ("y");
 """
+MERGED = PROGRAM.replace("abs(a)", "a")
 X = np.random.default_rng(3).integers(-128, 128, (3, 24, 6, 5)).astype(np.int8)
 
 
@@ -79,6 +81,16 @@ def test_a_saved_program_runs_its_streams(program, want, tmp_path, engine) -> No
     again = load_executable(tmp_path / "saved.inlay", engine=engine)
     np.testing.assert_array_equal(again(X), want)
     np.testing.assert_array_equal(again(X[:1]), want[:1])
+
+
+@pytest.mark.llvm
+def test_a_saved_program_runs_layers_that_are_one_stream(tmp_path) -> None:
+    module = parse_module(MERGED, table())
+    program = compilation(module, board=fast_board(tmp_path), required=("npu0",), cache="none").program
+    assert [len(s["images"]) for s in json.loads(program.properties[STREAMS]).values()] == [1]
+    executable_of(program).save(tmp_path / "saved.inlay")
+    want = np.asarray(inlay.compile(module)(X))
+    np.testing.assert_array_equal(load_executable(tmp_path / "saved.inlay")(X), want)
 
 
 @pytest.mark.llvm
