@@ -17,8 +17,8 @@ from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
 from inlay.memory.spill_values import SpillPlan, made_again
-from inlay.passes.contract import Pass, Remark
-from inlay.passes.manager import run_pipeline
+from inlay.passes.contract import Pass, Property, Remark
+from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.planning import Setting
@@ -103,9 +103,10 @@ def run_passes(
     Raises:
         CompileError, UnsupportedError: what passes say of the program.
     """
-    once = partial(_once, module, setting, kernels, verify=verify, asks=asks)
+    start = _started(module, setting, until, verify=verify)
+    once = partial(_once, start, kernels, verify=verify, asks=asks)
     board = setting.context.options_for(PlanOptions).machine
-    if board is None or not _may_repeat(setting, board):
+    if board is None or start.is_all or not _may_repeat(setting, board):
         return once(until)
     if until is None or until in MEMORY:
         try:
@@ -113,12 +114,12 @@ def run_passes(
         except CompileError as failure:
             if dry is None or not _PLACED.issuperset(failure.ids):
                 raise
-            once = partial(_once, module, setting, dry, verify=verify, asks=asks)
-            machine = _found(setting, board, partial(once, None))
+            tried = partial(_once, start, dry, None, verify=verify, asks=asks)
+            machine = _found(setting, board, tried)
             if machine is board:
                 raise
-        return _once(module, setting, kernels, until, machine, verify=verify, asks=asks)
-    return once(until, _found(setting, board, partial(once, None)))
+        return once(until, machine)
+    return _seen(setting, board, partial(once, until))
 
 
 _PLACED = frozenset({"target.no-generator", "placement.fallback"})
@@ -131,6 +132,20 @@ def _found(setting: Setting, board: Board, run: Callable[[Board], Run]) -> Board
         return _repeated(setting, board, run)[0]
     except CompileError:
         return board
+
+
+def _seen(setting: Setting, board: Board, run: Callable[..., Run]) -> Run:
+    """Run up to a view, and go on to see whether memory has room for what is seen there."""
+    seen: list[Run] = []
+
+    def whole(machine: Board) -> Run:
+        run(machine, tell=seen.append)
+        return seen[-1]
+
+    try:
+        return _repeated(setting, board, whole)[1]
+    except CompileError:
+        return run(board)
 
 
 _PARTS = (1.0, 0.875, 0.5, 0.0)
@@ -181,19 +196,69 @@ def _repeated(setting: Setting, board: Board, run: Callable[[Board], Run]) -> tu
     raise refusal
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A program up to where places are planned: the same for all that may be planned.
+
+    Attributes:
+        setting: what it was made with.
+        loaded: the program as it was given.
+        module: what the passes before places made of it.
+        numerics: what they decided.
+        holds: of the module.
+        rest: the passes that are left, up to the end; none where places are not asked for.
+    """
+
+    setting: Setting
+    loaded: Module
+    module: Module
+    numerics: tuple[Numerics, ...]
+    holds: frozenset[Property]
+    rest: tuple[Pass, ...]
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.rest
+
+
+def _started(module: Module, setting: Setting, until: Pass | None, *, verify: bool) -> _Start:
+    """Run the passes before places are planned, or up to an earlier one."""
+    passes, found = route(None, setting.hooks).passes, list[Numerics]()
+    at = passes.index(plan_places.PASS)
+    last = at if until is None else min(at, passes.index(until) + 1)
+    rest = passes[at:] if until is None or until in passes[at:] else ()
+    pipeline = make_pipeline(passes[:last])
+    numerics = replace(setting.context.options_for(QuantizationOptions), watch=found.append)
+    context = setting.context.with_options(numerics)
+    made = run_pipeline(pipeline, module, context, verify=check if verify else None)
+    return _Start(setting, module, made, tuple(found), pipeline.establishes, rest)
+
+
 def _once(
-    module: Module,
-    setting: Setting,
+    start: _Start,
     kernels: tuple[BuildOptions, GenerateOptions],
     until: Pass | None,
     machine: Board | None = None,
     *,
     verify: bool,
     asks: bool,
+    tell: Callable[[Run], None] | None = None,
 ) -> Run:
-    """Run the passes with places planned for a machine; as the setting says by default."""
+    """Run the passes that are left with places planned for a machine; as the setting says by default.
+
+    Args:
+        start: the program before its places.
+        kernels: see `run_passes`.
+        until: the last pass; all by default.
+        machine: that places are planned for.
+        verify: see `CompileOptions`.
+        asks: whether somebody asks why the plan of places is as it is.
+        tell: is given the run up to `until`; then all passes are run.
+    """
+    setting = start.setting
     planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
-    numerics, others, spills = list[Numerics](), list[Replan](), list[SpillPlan]()
+    others, spills = list[Replan](), list[SpillPlan]()
     keeping = list[Keeping]()
     blocks = setting.context.options_for(BlockOptions)
     planning = setting.context.options_for(PlanOptions)
@@ -210,25 +275,33 @@ def _once(
         *kernels,
         replace(planning, watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
-        replace(setting.context.options_for(QuantizationOptions), watch=numerics.append),
         replace(blocks, watch=plans.extend, compare=others.append, keep=keeping.append, again=again),
         replace(moving, watch=spills.extend),
     )
-    made = run_pipeline(route(until, setting.hooks), module, context, verify=check if verify else None)
-    found = planned[-1] if planned else None
-    return Run(
-        setting,
-        module,
-        made,
-        found,
-        tuple(fusions),
-        tuple(plans),
-        tuple(numerics),
-        blocks.sharing,
-        _promise(blocks.budget, keeping[-1]) if keeping and blocks.budget.bytes else None,
-        others[-1] if others else None,
-        tuple(spills),
-    )
+
+    def run_of(made: Module) -> Run:
+        return Run(
+            setting,
+            start.loaded,
+            made,
+            planned[-1] if planned else None,
+            tuple(fusions),
+            tuple(plans),
+            start.numerics,
+            blocks.sharing,
+            _promise(blocks.budget, keeping[-1]) if keeping and blocks.budget.bytes else None,
+            others[-1] if others else None,
+            tuple(spills),
+        )
+
+    ends = len(start.rest) if until is None or not start.rest else start.rest.index(until) + 1
+    whole = make_pipeline(start.rest, start.holds)
+    first, rest = replace(whole, passes=whole.passes[:ends]), replace(whole, passes=whole.passes[ends:])
+    found = run_of(run_pipeline(first, start.module, context, verify=check if verify else None))
+    if tell is not None:
+        tell(found)
+        run_pipeline(rest, found.module, context, verify=check if verify else None)
+    return found
 
 
 def _promise(budget: Budget, keeping: Keeping) -> Promise:
