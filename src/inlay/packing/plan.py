@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inlay.base.diagnostics import InternalError, error
-from inlay.packing.algorithms import exact, greedy_fit, hill_climb, linear_scan, stacking
+from inlay.packing.algorithms import exact, greedy_fit, hill_climb, linear_scan, stacking, two_ends
 from inlay.packing.algorithms.interface import Algorithm, Offsets, Task
 from inlay.packing.bounds import critical_moment
 from inlay.packing.buffer import Buffer, Plan, peak_of
@@ -27,6 +27,8 @@ MAX_PAIRS = 40_000_000
 STEPS = 20_000
 """Default budget of the search, in placements of one buffer (about 1 us to 10 us each)."""
 
+TRIES = 4
+"""Goals between the bound and the best that are tried from both ends."""
 FIRST_ROUND = 16_000
 """Steps of the first round of search."""
 MOST_CLIMB = 50_000
@@ -36,6 +38,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     **greedy_fit.ALGORITHMS,
     "linear_scan": linear_scan.run,
     "stacking": stacking.run,
+    "two_ends": two_ends.run,
     "hill_climb": hill_climb.run,
     "exact": exact.run,
 }
@@ -147,6 +150,11 @@ class _Run:
         if self.peak < 0:
             self.is_stopped = False  # there is a plan however soon somebody wants an end
         self.take("stacking", goal=self.goal, steps=MOST_BYTES)
+        low = self.goal
+        for _ in range(TRIES):
+            goal = low if low == self.goal else (low + self.peak) // 2
+            self.take("two_ends", goal=goal, steps=MOST_BYTES)
+            low = goal + 1 if self.peak > goal else low
 
     def search(self, steps: int) -> None:
         """Spend steps in rounds, each four times as long as the last and with other random choices."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -158,3 +159,10 @@ def test_sizes_that_offsets_cannot_hold_are_refused():
         plan(buffers)
     assert failure.value.ids == ("packing.too-large",)
     assert plan([Buffer("a", 0, 1, (1 << 62) - 2)]).proved
+
+
+def test_a_long_chain_needs_no_more_than_two_neighbors():
+    """At one end and the other in turns; by size alone there are gaps."""
+    random = Random(1)
+    chain = [Buffer(str(i), i, i + 2, 64 * random.randrange(1, 2000), 64) for i in range(2_000)]
+    assert plan(chain, steps=0).proved
