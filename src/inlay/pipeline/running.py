@@ -16,9 +16,9 @@ from inlay.memory.budget import Budget, Keeping
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
-from inlay.memory.spill_values import SpillPlan, made_again
+from inlay.memory.spill_values import SpillOptions, SpillPlan, made_again
 from inlay.passes.contract import Pass, Property, Remark
-from inlay.passes.manager import make_pipeline, run_pipeline
+from inlay.passes.manager import Pipeline, make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.planning import Setting
@@ -264,12 +264,7 @@ def _once(
     planning = setting.context.options_for(PlanOptions)
     planning = replace(planning, machine=machine or planning.machine)
     moving = spill_options(setting.board, setting.operators, kernels[0], planning)
-
-    def again(
-        module: Module, entry: str, memories: MemoryOptions, room: int
-    ) -> tuple[Module, float, Callable[[], None]] | None:
-        found = made_again(module, entry, memories, moving, room)
-        return None if found is None else (found[0], found[1].added_ns, partial(spills.append, found[1]))
+    again = partial(_made_again, moving, spills)
 
     context = setting.context.with_options(
         *kernels,
@@ -294,14 +289,32 @@ def _once(
             tuple(spills),
         )
 
-    ends = len(start.rest) if until is None or not start.rest else start.rest.index(until) + 1
-    whole = make_pipeline(start.rest, start.holds)
-    first, rest = replace(whole, passes=whole.passes[:ends]), replace(whole, passes=whole.passes[ends:])
+    first, rest = _halves(start, until)
     found = run_of(run_pipeline(first, start.module, context, verify=check if verify else None))
     if tell is not None:
         tell(found)
         run_pipeline(rest, found.module, context, verify=check if verify else None)
     return found
+
+
+def _made_again(
+    moving: SpillOptions,
+    spills: list[SpillPlan],
+    module: Module,
+    entry: str,
+    memories: MemoryOptions,
+    room: int,
+) -> tuple[Module, float, Callable[[], None]] | None:
+    """Return a program that makes values again, the time that adds, and what keeps it; see `Again`."""
+    found = made_again(module, entry, memories, moving, room)
+    return None if found is None else (found[0], found[1].added_ns, partial(spills.append, found[1]))
+
+
+def _halves(start: _Start, until: Pass | None) -> tuple[Pipeline, Pipeline]:
+    """Return the passes that are left up to one of them, and those behind it."""
+    whole = make_pipeline(start.rest, start.holds)
+    end = len(start.rest) if until is None or not start.rest else start.rest.index(until) + 1
+    return replace(whole, passes=start.rest[:end]), replace(whole, passes=start.rest[end:])
 
 
 def _promise(budget: Budget, keeping: Keeping) -> Promise:
