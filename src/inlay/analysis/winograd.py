@@ -72,5 +72,6 @@ def float_lines(
     transformed = _TRANSFORMED * count * blocks * lines * wide * (c * oc + FLOAT_TRANSFORM * (c + oc))
     direct = _DIRECT // _TILE**2 * c * oc * (count * rows * columns + load)
     held = 4 * _TRANSFORMED * lines * wide * (c + oc)
-    pays_off = transformed + _TRANSFORMED * c * oc * load < direct
+    # Each block loads all weights anew.
+    pays_off = transformed + _TRANSFORMED * c * oc * load * count * blocks < direct
     return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None

@@ -64,13 +64,14 @@ def test_blocks_are_small_but_an_image_of_few_lines_is_one():
     assert lines(14, 64) == 2
     assert lines(14, 256) == 7
     assert lines(14, 256, images=8) == 7
-    assert lines(14, 256, images=None) == 2
+    assert lines(14, 128, images=None) == 2
 
 
 def test_weights_that_are_far_have_to_pay_for_being_more():
     assert lines(8, 64) is not None
     assert lines(7, 512) is None
-    assert lines(7, 512, images=16) is not None
+    assert lines(7, 512, images=16) is None, "each image loads all of them"
+    assert lines(14, 256, images=16) is not None
 
 
 def test_a_block_is_to_stay_in_a_cache():

@@ -18,7 +18,7 @@ _Access = tuple[Buffer, tuple[Int, ...]]
 
 
 @primitive
-def merge_axes(s: Schedule) -> None:
+def merge_axes(s: Schedule, *, known: bool = False) -> None:
     """Give every buffer and nest of a function as few axes as its accesses allow.
 
     Before:
@@ -37,11 +37,15 @@ def merge_axes(s: Schedule) -> None:
 
     Applies to a function as `from_te` made it: one nest of loops around each block.
 
+    Args:
+        s: the schedule.
+        known: leave axes alone whose extents are not known: what they are merged with would not be known.
+
     Raises:
         Illegal: `schedule.not-nested`.
     """
     temporaries, nests = _parts(s.body)
-    plan = _Plan(s.function.params, temporaries, [b for b, _ in nests])
+    plan = _Plan(s.function.params, temporaries, [b for b, _ in nests], known=known)
     buffers = plan.buffers
     body = seq(*(_nest(block, loops, plan) for block, loops in nests))
     for b in reversed(temporaries):
@@ -108,8 +112,9 @@ class _Plan:
     """Decides for all blocks and buffers at once, by taking away what does not agree."""
 
     def __init__(
-        self, params: Sequence[Buffer], temporaries: Sequence[Buffer], blocks: Sequence[Block]
+        self, params: Sequence[Buffer], temporaries: Sequence[Buffer], blocks: Sequence[Block], *, known: bool
     ) -> None:
+        self._known = known
         self._blocks = {block: self._start(block) for block in blocks}
         everything = [*params, *temporaries]
         self._kept = {b: [d for d, n in enumerate(b.shape) if n != 1] for b in everything}
@@ -128,6 +133,7 @@ class _Plan:
             (a.sym, b.sym)
             for a, b in pairwise(left)
             if a.kind is b.kind and a.sym not in used and b.sym not in used
+            if not self._known or (a.extent.value is not None and b.extent.value is not None)
         }
         at = Rewrite(units)
         accesses = [(b, at.ints(indices)) for b, indices in _accesses(block)]

@@ -58,6 +58,7 @@ from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
+from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
@@ -129,6 +130,10 @@ def contraction(s: Schedule, target: Target) -> None:
     for block in reductions:
         if why := _no_contraction(s, block):
             raise illegal("class", f"found '{block}', {why}, needed a sum of products along columns")
+    only = reductions[0] if len(reductions) == 1 else ""
+    if only and _is_product(s.block(only)) and stages(s, only) is None:
+        # Rows of all lines are one line: few tiles are smaller than they could be.
+        merge_axes(s, known=True)
     taken: list[str] = []
     for block in reductions:
         taken += _inline_padding(s, block)
@@ -301,12 +306,18 @@ def _plan(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = 
     before = [*outermost, *before]
     registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
     rows = None if row is None else spatial[row].extent
-    is_product = dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
-    is_alone = is_product and mixes and few and packs is None and not before and not has_lines
+    is_alone = _is_product(b) and mixes and few and packs is None and not before and not has_lines
     at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
     line = rows if at_once is None else lit(at_once)
     tiles = () if line is None else row_tiles(target, dtype, panel, line, registers)
     return _Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
+
+
+def _is_product(b: Block) -> bool:
+    """Whether a block sums floats over one axis, as products of matrices and convolutions of 1 x 1 do."""
+    return (
+        written(b).dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
+    )
 
 
 def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
