@@ -63,7 +63,7 @@ def fast_board(folder: Path) -> str:
 def compiled_program(tmp_path_factory) -> Program:
     """Return two layers of equal shapes: one stream with two sets of constants."""
     board = fast_board(tmp_path_factory.mktemp("board"))
-    return compilation(parse_module(PROGRAM, table()), board=board, required=("npu0",), cache="none").program
+    return compilation(parse_module(PROGRAM, table()), board=board, cache="none").program
 
 
 @pytest.fixture(name="want", scope="module")
