@@ -54,7 +54,7 @@ def terms(
     if not np.all(np.isfinite(scale)) or np.any(scale <= 0):
         raise Untiled("a factor is not positive")
     mul, shift = quantized_multiplier(scale)
-    attrs = replace(factor.attrs, axis=0, least=0)
+    attrs = replace(factor.attrs, axis=0, least=0, near=False)
     program = Requantization(attrs, *flat)
     ours = replace(attrs, rounding=Rounding(factor.form), bits=_BITS)
     reach = int(low.min()), int(high.max())

@@ -6,7 +6,8 @@
 
 Every number that occurs in it is below 2^24 times a power of two, so nothing is rounded on the way, and
 vectors multiply floats several times as fast as integers of 32 bits. A float that is known to be near enough
-is rounded before it is clamped: machines narrow vectors of integers with the clamp of the narrow format.
+is rounded before it is clamped: machines narrow vectors of integers with the clamp of the narrow format. An
+integer that fits a narrow format is not brought to it on its way to a float.
 
 Intervals of values (`loop/intervals.py`) prove both. What is not proved stays.
 """
@@ -88,6 +89,10 @@ class _Floats:
                 return self._sum(e, float(scale)) or x
             case Cast(operand=Unary(op=UnaryOp.ROUND_EVEN, operand=clamped), dtype=dtype) if dtype is I32:
                 return self._rounded_first(clamped) or x
+            case Cast(operand=Cast(operand=e, dtype=narrow), dtype=dtype) if dtype is F32 and e.dtype is I32:
+                whole = ends(narrow)
+                is_same = whole is not None and self._intervals.within(e, *whole)
+                return Cast(e, F32) if is_same else x
             case _:
                 return x
 

@@ -75,6 +75,8 @@ class RequantizeAttrs:
         bits: of the fraction of an integer multiplier: 31 for accumulators of 32 bits, 15 for those of 64.
         least: no distance `bits - shift` is less, as far as that is known. Passes find it, so that less is
             computed; it changes no result.
+        near: products by float scales are known to be within 2^30. Passes find it: such products are rounded
+            before they are clamped, which machines do while they narrow vectors. It changes no result.
     """
 
     dtype: DType = I8
@@ -85,6 +87,7 @@ class RequantizeAttrs:
     axis: int = 1
     bits: int = 31
     least: int = 0
+    near: bool = False
 
     def ends(self) -> tuple[int, int]:
         """Return the least and the greatest result."""
@@ -110,6 +113,8 @@ def _rule(ctx: TypeContext, a: RequantizeAttrs, args: Types) -> TensorType:
             raise ctx.fail("found a shift beside a float scale, needed one of them")
         if a.rounding not in (Rounding.HALF_EVEN, Rounding.HALF_AWAY):
             raise ctx.fail(f"found the rounding {a.rounding} of a float scale, needed half_even or half_away")
+    elif a.near:
+        raise ctx.fail("found near products of an integer multiplier, needed those of a float scale")
     elif len(args) < 3:
         raise ctx.fail("found a multiplier without a shift, needed both")
     else:
@@ -191,6 +196,9 @@ def _scaled_float(a: RequantizeAttrs, x: te.ScalarValue) -> te.ScalarValue:
     """Round, move and clamp a product. Ends that are floats are met before rounding, which keeps them."""
     low, high = (end - a.zero for end in a.ends())
     is_exact = low >= -_EXACT and high <= _EXACT
+    if a.near and is_exact:
+        whole = _rounded_float(x, a.rounding).cast(I32)
+        return (te.minimum(te.maximum(whole, low), high) + a.zero).cast(a.dtype)
     least, most = (float(low), float(high)) if is_exact else (-WIDEST, WIDEST)
     # Comparisons are instructions of their own with NaN to one side; a maximum that keeps NaN is several.
     x = te.select(x < most, x, most)
@@ -285,6 +293,7 @@ def _samples() -> list[Sample]:
     half, none = np.asarray(1 << 30, np.int32), np.asarray(0, np.int32)
     made = [
         Sample("float scale", RequantizeAttrs(), (x, np.asarray(0.003, np.float32)), (n, ())),
+        Sample("float near", RequantizeAttrs(U8, 7, near=True), (x, np.asarray(0.003, np.float32))),
         Sample("float per channel", RequantizeAttrs(U8, 128, 130, 250), (x, scales), (n, ("b",))),
         Sample(
             "float away",

@@ -9,6 +9,8 @@ instructions where constants are prepared for it:
   wants on accumulators is added to those; `pack-weights` joins it with what is added there anyway.
   Where that is faster, sums of products of each channel by itself are floats before they are requantized.
 * **Sums of two tensors of bytes** by floats as well (`transforms/_float_sums.py`).
+* **Rounded before they are clamped**, where a float scale keeps products near. That needs no proof, and a
+  zero point that is added to integers needs no second constant for ties.
 * **By integers** (`ops/prepared_rounding.py`) elsewhere, where shifts allow it.
 
 Behind the choice of places: what accelerators take has the form that importers write. Devices are those that
@@ -31,7 +33,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.target import Target
 from inlay.ops._build import Array
-from inlay.ops.float_rounding import FloatRoundingAttrs
+from inlay.ops.float_rounding import BYTES, FloatRoundingAttrs
 from inlay.ops.integer_products import IntegerDepthwiseAttrs
 from inlay.ops.requantization import RequantizeAttrs
 from inlay.ops.table import OperatorTable
@@ -41,11 +43,14 @@ from inlay.transforms._float_sums import float_sum
 from inlay.transforms._prepared_rounding import prepared_rounding
 from inlay.transforms.pack_weights import PackOptions
 
-_PRODUCTS = ("conv_nhwc_integer", "depthwise_conv_nhwc_integer", "matmul_integer")
+_CHANNELS = "depthwise_conv_nhwc_integer"
+_PRODUCTS = ("conv_nhwc_integer", _CHANNELS, "matmul_integer")
 """Products whose last axis of weights is the last one of the result."""
 _EXACT = 1 << 24
 """Whole numbers up to this are floats of 32 bits, and so are their sums."""
 _LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1
+_NEAR_SCALE = 0.5
+"""Sums of 32 bits times at most this are within 2^30."""
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -60,10 +65,12 @@ def run(module: Module, context: PassContext) -> Module:
         target = options.targets("" if value.place is None else value.place.device)
         if target is None:
             return None
-        by_floats = None
-        if target.has_fma:
-            by_floats = _sum(block, value, operators) or _by_floats(block, value, target, operators)
-        return by_floats or _by_integers(block, value, operators)
+        made = _sum(block, value, operators) if target.has_fma else None
+        if made is None and not _sums_channels(block, value, target):
+            made = _near(block, value)
+        if made is None and target.has_fma:
+            made = _by_floats(block, value, target, operators)
+        return made or _near(block, value) or _by_integers(block, value, operators)
 
     return rewrite_module(module, step)
 
@@ -82,6 +89,24 @@ def _by_integers(block: BlockWriter, call: Call, operators: OperatorTable) -> Ex
         return None
     operands, attrs = made
     return block.make(operators.definition("requantize_prepared").op, (call.args[0], *operands), attrs)
+
+
+def _sums_channels(block: BlockWriter, call: Call, target: Target) -> bool:
+    """Whether sums of each channel by itself are requantized, on a device that adds these up in floats."""
+    found = _product(block, call.args[0]) if target.sums_channels_in_floats else None
+    return found is not None and found.callee.op.name == _CHANNELS
+
+
+def _near(block: BlockWriter, call: Call) -> Expr | None:
+    """Return what rounds products by float scales to bytes before it clamps them; None for others."""
+    assert isinstance(call.callee, OpRef), "a requantization is a call of its operator"
+    attrs, scale = call.callee.attrs, _array(call.args[1])
+    assert isinstance(attrs, RequantizeAttrs), "requantizations have their attributes"
+    if scale is None or scale.dtype != np.float32 or attrs.dtype not in BYTES or attrs.near:
+        return None
+    if _is_power([scale]) or not np.all(np.abs(scale) <= _NEAR_SCALE):
+        return None
+    return block.make(call.callee.op, call.args, replace(attrs, near=True))
 
 
 # --------------------------------------------------------------------------- by floats
@@ -141,7 +166,7 @@ def _is_power(factors: list[Array]) -> bool:
 def _channel_sums(block: BlockWriter, x: Expr, operators: OperatorTable) -> Expr | None:
     """Return sums of products of each channel by itself in f32; None where they may not be exact."""
     found = _product(block, x)
-    if found is None or found.callee.op.name != "depthwise_conv_nhwc_integer":
+    if found is None or found.callee.op.name != _CHANNELS:
         return None
     low, high = found.ends()
     more = sum(found.added, np.zeros(1, np.int64))

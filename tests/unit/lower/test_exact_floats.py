@@ -91,3 +91,17 @@ lowered func f(x: f32[8]) -> (y: i8[8]) {
 """
     f = parse_function(text)
     assert exact_floats(f.body, Target()) is f.body
+
+
+@pytest.mark.parametrize(("most", "stays"), [(255, False), (256, True)])
+def test_bytes_on_the_way_to_floats_are_left_out_where_they_fit(most: int, *, stays: bool) -> None:
+    text = f"""\
+lowered func f(q: i32[512]) -> (y: f32[512]) {{
+  for i in 0..512 {{ y[i] = f32(u8(min(max(q[i], 0:i32), {most}:i32))) }}
+}}
+"""
+    f = parse_function(text)
+    made = LoopFunction(f.name, f.params, f.n_reads, f.dims, exact_floats(f.body, Target()), f.stage)
+    assert ("u8(" in print_function(made)) is stays
+    for a, b in zip(run(f, inputs()[1:], {}), run(made, inputs()[1:], {}), strict=True):
+        np.testing.assert_array_equal(a, b)

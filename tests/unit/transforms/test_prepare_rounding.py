@@ -12,6 +12,7 @@ from inlay.interp.tensor import evaluate_expr
 from inlay.ir import make
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.module import Module
+from inlay.ir.printer import print_module
 from inlay.ir.walk import postorder
 from inlay.machine.target import Target
 from inlay.ops.requantization import Rounding, quantized_multiplier
@@ -79,6 +80,20 @@ def test_a_float_that_is_a_power_of_two_stays() -> None:
     x = p.input("x", 4, 6, dtype=I32)
     module = p.module(p.op("requantize", x, make.const(np.float32(2.0**-7)), dtype=I8))
     assert operators(prepared(module))["requantize"] == 1
+
+
+@pytest.mark.parametrize(("factors", "near"), [((0.011, -0.5, 3e-5), 1), ((0.011, 0.51, 3e-5), 0)])
+@pytest.mark.parametrize("rounding", [Rounding.HALF_EVEN, Rounding.HALF_AWAY])
+def test_near_products_by_floats_are_clamped_behind_rounding(factors, near: int, rounding: Rounding) -> None:
+    p = Program()
+    x = p.input("x", 40, 3, dtype=I32)
+    scale = make.const(np.asarray(factors, np.float32))
+    before = p.module(p.op("requantize", x, scale, dtype=I8, zero=-9, rounding=rounding))
+    after = prepared(before)
+    assert print_module(after).count("near=true") == near
+    ends = np.array([-(2**31), 2**31 - 1, 0, -1])
+    values = np.concatenate([RNG.integers(-30000, 30000, 112), ends, ends]).reshape(40, 3)
+    same(before, after, values.astype(np.int32), exact=True)
 
 
 def test_any_accumulators_have_the_results_that_a_multiplier_gives() -> None:
