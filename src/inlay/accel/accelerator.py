@@ -33,6 +33,7 @@ from inlay.accel.declare import (
 )
 from inlay.accel.engines import Copy, Stream, Token
 from inlay.accel.hooks import hook_problems
+from inlay.accel.ignored import ignored
 from inlay.accel.nest import meaning_of
 from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
 from inlay.base.diagnostics import Collector, InlayError, error
@@ -50,7 +51,7 @@ class Accelerator:
     Attributes:
         emit: what commands are.
         order: how queues wait for each other.
-        drivers: what may bring them to a device, the one to prefer first.
+        drivers: what brings them to a device, one.
         clock: cycles in a second.
         launch_cycles: what a command takes before its instruction begins.
         lower_after: names of accelerators whose commands are made before, so that what their scratch memory
@@ -173,7 +174,7 @@ def describe(cls: type[Accelerator]) -> Description:
         _of(declared, Choice),
     )
     findings = Collector()
-    for problem, about in _problems(made):
+    for problem, about in (*ignored(cls, declared), *_problems(made)):
         findings.error("accel.declaration", f"{cls.__name__}: {problem}", span=where(cls, about))
     findings.raise_if_fatal()
     return made
@@ -249,6 +250,9 @@ def _of_instruction(d: Description, i: Instruction) -> Iterator[str]:
         f = meaning_of(i, device, {})
     except InlayError as failure:
         yield from (x.message for x in failure.diagnostics)
+        return
+    except Exception as failure:  # noqa: BLE001 (code of others)
+        yield f"the meaning of '{i.name}' failed: {type(failure).__name__}: {failure}"
         return
     stored = {s.buffer.name for s in stores_of(f.body)}
     yield from (

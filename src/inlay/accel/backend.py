@@ -437,7 +437,8 @@ class Shown:
             return Address(name)
         if name in self._sizes:
             return self._sizes[name]
-        raise AttributeError(f"a command of '{self.name}' has no '{name}'")
+        has = ", ".join((*self._operands, *self._sizes))
+        raise AttributeError(f"a command of '{self.name}' has no '{name}', but {has}")
 
 
 def backend_in(module: ModuleType) -> AcceleratorBackend:

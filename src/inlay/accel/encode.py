@@ -81,7 +81,8 @@ class Shown:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._said:
-            raise AttributeError(f"a command of '{self.name}' has no '{name}'")
+            has = ", ".join(n for n in self._said if " " not in n)
+            raise AttributeError(f"a command of '{self.name}' has no '{name}', but {has}")
         return self._said[name]
 
 

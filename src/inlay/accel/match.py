@@ -18,13 +18,14 @@ import numpy as np
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.choices import choose
-from inlay.accel.declare import Dim, Instruction
+from inlay.accel.declare import Dim, Instruction, PatternDecl
 from inlay.accel.overlay import Block, Mismatch, Overlay
 from inlay.accel.pattern import Mapped, Pattern, Repeat, Repeated, Tiled, build
 from inlay.accel.repeat import lay_repeated
 from inlay.accel.tiled import TiledCommand, Tiler
 from inlay.arith.bounds import bounds
 from inlay.arith.expr import Int, Sym, lit
+from inlay.base.diagnostics import InlayError, error
 from inlay.ir.expr import Call, Const, Expr, Var
 from inlay.ir.types import TensorType
 
@@ -124,7 +125,7 @@ class Patterns:
             CompileError: `accel.declaration`.
         """
         declared = arch.description.patterns.values()
-        return Patterns(arch, tuple(build(p, arch.device) for p in declared), Tiler(arch))
+        return Patterns(arch, tuple(_built(p, arch) for p in declared), Tiler(arch))
 
     @property
     def repeats(self) -> Mapping[str, Repeat]:
@@ -156,6 +157,21 @@ class Patterns:
 
 Found = Command | TiledCommand
 """What a pattern became: a command, or a stream of them."""
+
+
+def _built(declared: PatternDecl, arch: Architecture) -> Pattern:
+    """Return the pattern that a function of a description builds.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
+    try:
+        return build(declared, arch.device)
+    except InlayError:
+        raise
+    except Exception as failure:
+        message = f"building the pattern '{declared.name}' failed: {fault_of(failure)}"
+        raise error("accel.declaration", message) from failure
 
 
 def _unmet(p: Pattern, m: Named) -> Iterator[str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inlay.accel.declare import Access, Format, Instruction, PatternDecl
+from inlay.accel.engines import Stream
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import error
 
@@ -364,9 +365,46 @@ def build(declared: PatternDecl, device: object) -> Pattern:
             f"found the pattern '{declared.name}' to return {type(mapped).__name__}, needed a p.call(...) "
             "or a p.map(...)",
         )
+    is_stream = isinstance(getattr(device, "emit", None), Stream)
+    if is_stream != isinstance(mapped, Tiled):
+        given, needed = (
+            ("a p.map(...)", "p.call(...)") if isinstance(mapped, Tiled) else ("a p.call(...)", "p.map(...)")
+        )
+        kind = "are a stream" if is_stream else "are calls"
+        raise error(
+            "accel.declaration",
+            f"found the pattern '{declared.name}' to end with {given}, needed {needed}: its commands {kind}",
+        )
     if isinstance(mapped, Mapped):
         _check_order(mapped.steps)
+        _check_inside(mapped)
     return Pattern(declared.name, mapped, tuple(builder.needs))
+
+
+def _check_inside(mapped: Mapped) -> None:
+    """Refuse operands that are no values of the pattern.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
+    inside = {x for r in mapped.results for x in _nodes(r)}
+    for c in mapped.steps:
+        for name, x in c.operands.items():
+            if x not in inside:
+                raise error(
+                    "accel.declaration",
+                    f"found the operand '{name}' of '{c.instruction.name}' to be no value of the pattern",
+                    hint="each p.tensor(...) is another value: give those that the result is made of",
+                )
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    """Yield all values of a tree."""
+    yield node
+    if isinstance(node, Repeated):
+        yield from (x for y in (node.repeat.over, *node.repeat.start, *node.repeat.steps) for x in _nodes(y))
+    elif isinstance(node, Applied):
+        yield from (x for y in node.operands for x in _nodes(y))
 
 
 def _check_order(commands: Sequence[Mapped]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from inlay.accel.accelerator import Architecture, Description
 from inlay.accel.declare import Dim, Imm, Memory, Shared
-from inlay.accel.encode import Form, forms, numbers_of
+from inlay.accel.encode import Form, bits, forms, numbers_of, stream_of
 from inlay.accel.engines import Copy, Stream
 from inlay.accel.order import connected
 from inlay.accel.tile import channels
@@ -55,6 +55,16 @@ def _problems(arch: Architecture) -> Iterator[str]:
         for form in found:
             yield from _of_form(arch, form)
         yield from _alike(found)
+        yield from _of_widths(arch, found)
+
+
+def _of_widths(arch: Architecture, found: list[Form]) -> Iterator[str]:
+    """Yield words of other widths than the last one: a device reads one after the other."""
+    whole = len(bits(stream_of(arch).end)) * 8
+    for form in found:
+        if form.word.bits != whole:
+            name = form.like.name or f"waiting in {form.like.queue}"
+            yield f"found words of '{name}' of {form.word.bits} bits, needed {whole}, as the end has"
 
 
 def _of_flags(arch: Architecture) -> Iterator[str]:

@@ -57,6 +57,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "are apart and what each took",
     )
     parser.add_argument(
+        "--calibrate",
+        type=Path,
+        metavar="FILE",
+        help="beside --compare: write how much longer each device took than predicted, for --calibration; "
+        "what --calibration names is in it, too",
+    )
+    parser.add_argument(
         "--races",
         action="store_true",
         help="end with run.race where two operations touch the same "
@@ -127,6 +134,7 @@ def _of_comparing(arguments: argparse.Namespace) -> tuple[tuple[bool, tuple[str,
     saved = arguments.model.suffix.lower() == ".inlay"
     return (
         (arguments.compare is not None, _BESIDE, "beside --compare"),
+        (arguments.compare is None, ("calibrate",), "without --compare"),
         (saved, ("compare",), f"for {arguments.model}: give the model that it was compiled from"),
     )
 

@@ -7,10 +7,10 @@
      "exclusive": [["cpu0", "cpu1"]],
      "kernels": {"cpu0": {"matmul of 262144 macs -> f32 4096": 8100}}}
 
-A factor is measured time over predicted time of kernels in which an operator has most of the work; `*`
-stands for all operators without one of their own. Exclusive devices were found not to work at the
-same time, as on one piece of hardware. What was measured of a kernel whose sizes are known
-is taken as it is. Every table may be left out.
+A factor is measured time over predicted time of kernels in which an operator has most of the work, or of
+what a pattern of an accelerator takes, by its name; `*` stands for all without one of their own.
+Exclusive devices were found not to work at the same time, as on one piece of hardware. What was measured
+of a kernel whose sizes are known is taken as it is. Every table may be left out.
 """
 
 from __future__ import annotations

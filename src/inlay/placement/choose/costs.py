@@ -116,7 +116,7 @@ class Predictor:
             known = measured.kernels.get((device, kernel_key(steps, self._operators)))
         if known is not None:
             return launch + _shared(known - launch, threads)
-        alone = max(work, moved) * self._factor(self.heaviest(steps, device), device)
+        alone = max(work, moved) * self.factor(self.heaviest(steps, device), device)
         return launch + _shared(alone, threads) + 1.0
 
     def heaviest(self, steps: Sequence[Step], device: str) -> str:
@@ -145,7 +145,8 @@ class Predictor:
             + self.number(work.transcendental) / speed.transcendentals_per_ns
         )
 
-    def _factor(self, operator: str, device: str) -> float:
+    def factor(self, operator: str, device: str) -> float:
+        """Return measured over predicted time of an operator, or of a candidate by its name, on a device."""
         factors = self._costs.measured.factors
         return factors.get((device, operator), factors.get((device, "*"), 1.0))
 

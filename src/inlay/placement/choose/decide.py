@@ -158,7 +158,7 @@ def _make_facts(graph: Graph, maker: ProblemMaker, operations: Sequence[Operatio
 def _cost_of(found: Located, maker: ProblemMaker) -> float:
     said = found.candidate.picoseconds
     if said is not None:
-        return maker.number(said) / 1e3
+        return maker.number(said) / 1e3 * maker.factor(found.candidate.name, found.candidate.device)
     return maker.cost(found.operations, found.candidate.device)
 
 

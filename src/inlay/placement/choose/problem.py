@@ -339,6 +339,10 @@ class ProblemMaker:
         """Return a formula over dims at the typical sizes."""
         return self._predictor.number(e)
 
+    def factor(self, name: str, device: str) -> float:
+        """Return measured over predicted time of a candidate on a device; 1 where nothing was measured."""
+        return self._predictor.factor(name, device)
+
     def may_be(self, indices: Sequence[int], device: str) -> bool:
         """Whether no pin keeps operations from a device."""
         here = self.machine.device_index[device]
