@@ -204,7 +204,8 @@ it.
   (multiplier and shift, with a rounding) and `requantize_float` (a float scale) are what `p.requantize` is
   held against. A rounding that is not the program's is taken where it is shown to agree on the sums that
   can occur.
-* **Words.** `Word(bits, "op:3 flag:1 value:8s")` has its fields from the lowest bit on, little endian; all words of a stream have one width.
+* **Words.** `Word(bits, "op:3 flag:1 value:8s")` has its fields from the lowest bit on, little endian;
+  all words of a stream have one width.
   `@encodes` names instructions, copies, and `emit.nop` (a command that only waits and pushes; each queue
   has one). The function is given the device and a command `c`: `c.name`, `c.queue`, `c.flags` (the flags of
   tokens, to be passed on as `**c.flags`), dims and immediates by name, operands with `.at` and
