@@ -414,8 +414,12 @@ def _depthwise_samples() -> list[Sample]:
         assert isinstance(sample.attrs, DepthwiseAttrs)
         attrs = IntegerDepthwiseAttrs(**_fields(sample.attrs), outside=9 * (dtype is U8))
         made.append(Sample(f"{x} {dtype}", attrs, arrays, sample.symbolic))
-    few = [s for s in made if isinstance(s.args[0], np.ndarray) and s.args[0].dtype != np.int16]
-    return made + [replace(s, name=f"{s.name} in floats", attrs=replace(s.attrs, sums=F32)) for s in few[:2]]
+    return made + [_in_floats(s) for s in made[:2]]
+
+
+def _in_floats(s: Sample) -> Sample:
+    assert isinstance(s.attrs, IntegerDepthwiseAttrs)
+    return replace(s, name=f"{s.name} in floats", attrs=replace(s.attrs, sums=F32))
 
 
 _FORMS = ((4, 2, I16), (4, 4, I16), (8, 1, I16), (3, 2, I16), (2, 2, I32), (16, 2, I16))
