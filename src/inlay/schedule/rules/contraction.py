@@ -183,7 +183,8 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     if packs is not None and plan.packing is not None:
         pack_inside(s, packs, block, plan.packing, plan.before)
     if buffers is not None:
-        taken += add_line_buffers(s, block, s.loops_of(block)[max(buffers.depth - 1, 0)], target)
+        at = s.loops_of(block)[max(buffers.depth - 1, 0)]
+        taken += add_line_buffers(s, block, at, target, whole_rows=group_of(s.block(block)) is None)
     guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, reduce_loops(s, block)[0])
     use_dots(s, block, target)

@@ -179,7 +179,9 @@ def contract_matrices(
         _order(s, name, plan)
     merge_all(s, [s.loops_of(name)[: plan.shared] for name in names])
     staged = (
-        () if plan.staged is None else add_line_buffers(s, block, s.loops_of(block)[plan.staged - 1], target)
+        ()
+        if plan.staged is None
+        else add_line_buffers(s, block, s.loops_of(block)[plan.staged - 1], target, whole_rows=True)
     )
     if plan.line is None:
         _block(s, names, [[] for _ in names], plan, (sums, out))
