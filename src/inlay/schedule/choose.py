@@ -15,7 +15,7 @@ from typing import Any
 from inlay.base.diagnostics import Diagnostic
 from inlay.loop.func import LoopFunction, Stage
 from inlay.machine.target import Target
-from inlay.schedule.rules.contraction import contraction
+from inlay.schedule.rules.contraction import contraction, plain_contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
 from inlay.schedule.rules.work_items import point_items, separate_items, work_items
@@ -24,11 +24,11 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, contraction, rows)
+RULES: tuple[Rule, ...] = (injective, contraction, plain_contraction, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""
-FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
+FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, plain_contraction, rows)
 """For processors that are programmed like such devices: OpenCL on a CPU."""
 
 

@@ -73,6 +73,27 @@ def test_weights_are_shared_and_results_stay() -> None:
         np.testing.assert_array_equal(got, expected[name])
 
 
+@pytest.mark.usefixtures("share_little")
+def test_parts_of_one_product_have_the_bits_of_running_alone() -> None:
+    """Gates that are parts of one product of one row, as cells of Tree-LSTMs have them."""
+    rng = np.random.default_rng(5)
+    text = TREE.replace("Tensor[1, 4, f32]", "Tensor[1, 40, f32]")
+    head, tail = text.split("let w =", 1)
+    cell = """let parts = split{axis=1}(matmul(concat{axis=1}(l, r), f32[80, 120](#"w")), shape(40, 40, 40));
+      mul(sigmoid(parts.0), add(tanh(parts.1), mul(parts.2, l)))
+    }"""
+    text = head + cell + tail.split("}", 1)[1]
+    text = text.replace("f32[1, 4](0.5, -0.25, 1, 2)", 'f32[1, 40](#"x")')
+    given = {"w": rng.normal(0, 0.1, (80, 120)).astype(np.float32), "x": rng.random((1, 40), np.float32)}
+    module = parse_module(text, table(), resources=given)
+    plain, batched = inlay.compile(module), inlay.compile(module, batch=True)
+    assert batches(batched.program)
+    depth = np.array(6)
+    np.testing.assert_array_equal(
+        batched.run({"depth": depth})["output"], plain.run({"depth": depth})["output"]
+    )
+
+
 def test_what_shares_little_has_no_batch() -> None:
     assert batches(inlay.compile(parse_module(TREE, table()), batch=True).program) == {}
 

@@ -121,8 +121,24 @@ def contraction(s: Schedule, target: Target) -> None:
     """Schedule a function whose reductions are all contractions.
 
     Raises:
-        Illegal: one is not, or there is none.
+        Illegal: one is not, or there is none; or a step refuses half-way.
     """
+    _contractions(s, target, plain=False)
+
+
+def plain_contraction(s: Schedule, target: Target) -> None:
+    """Schedule a contraction where `contraction` was refused half-way: with tiles, and no more.
+
+    Lines stay as they are, what makes a factor and what reads the result are nests of their own, and a
+    factor that is computed is read as it is.
+
+    Raises:
+        Illegal: as `contraction`.
+    """
+    _contractions(s, target, plain=True)
+
+
+def _contractions(s: Schedule, target: Target, *, plain: bool) -> None:
     blocks = s.block_names()
     reductions = [b for b in blocks if s.block(b).init is not None]
     if not reductions:
@@ -130,40 +146,44 @@ def contraction(s: Schedule, target: Target) -> None:
     for block in reductions:
         if why := _no_contraction(s, block):
             raise illegal("class", f"found '{block}', {why}, needed a sum of products along columns")
-    only = reductions[0] if len(reductions) == 1 else ""
-    if only and _is_product(s.block(only)) and stages(s, only) is None:
+    only = reductions[0] if len(reductions) == 1 and not plain else ""
+    if only and _has_lines_of_rows(s.block(only)) and stages(s, only) is None:
         # Rows of all lines are one line: few tiles are smaller than they could be.
         merge_axes(s, known=True)
     taken: list[str] = []
     for block in reductions:
         taken += _inline_padding(s, block)
-        taken += contract(s, block, target)
+        taken += contract(s, block, target, plain=plain)
     for block in blocks:
         if block not in taken:
             _injective(s, block, target)
 
 
-def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
+def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) -> tuple[str, ...]:
     """Schedule one contraction and its epilogue.
 
     Args:
         s: the schedule, with the block still in the nest that `from_te` made.
         block: a block of which `_no_contraction` has nothing to say.
         target: the machine.
+        plain: with tiles, and no more (`plain_contraction`).
 
     Returns:
         The blocks this took care of, by the names they had.
     """
     epilogue = _epilogue(s, block)
     taken: tuple[str, ...] = (block,) if epilogue is None else (block, epilogue)
-    staged = stages(s, block) if epilogue is None else None
+    staged = stages(s, block) if epilogue is None and not plain else None
     plan = _plan(s, block, target, () if staged is None else staged.axes)
+    if plain:
+        plan = replace(plan, packing=None)
     matrices = matrix_plan(s.block(block), plan.before, plan.after, plan.row, target)
-    if matrices is not None:
+    if matrices is not None and not plain:
         taken += contract_matrices(s, block, epilogue, with_line_buffers(s, block, matrices, target), target)
         parallelize(s, s.loops_of(block)[0])
         return taken
-    buffers = plan_line_buffers(s, block, plan.before, plan.panel, target) if staged is None else None
+    is_staged = staged is not None or plain
+    buffers = None if is_staged else plan_line_buffers(s, block, plan.before, plan.panel, target)
     plan = replace(plan, lines=None if buffers is None else buffers.lines)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
@@ -188,19 +208,23 @@ def contract(s: Schedule, block: str, target: Target) -> tuple[str, ...]:
     guarded = s.block(block).predicate is not None
     decompose_reduction(s, block, reduce_loops(s, block)[0])
     use_dots(s, block, target)
-    if plan.row is not None:
-        row = _row_loop(s, block)
-        edges = _clip(s, block, row) if guarded else (False, False)
-        parts = _edges(s, split_cascade(s, row, plan.tiles), edges)
-        for tile, crosses in parts:
-            _micro_kernel(s, tile, temporary, tile.names[block], crosses=crosses)
-        at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
-        fetch_next(s, [tile.names[block] for tile, _ in parts], at, target)
-    else:
-        innermost = spatial_loops(s, block)[-2]
-        _finish(s, innermost, temporary, block)
+    _cut_rows(s, block, plan, temporary, target, guarded=guarded)
     parallelize(s, s.loops_of(block)[0])
     return taken
+
+
+def _cut_rows(s: Schedule, block: str, plan: _Plan, temporary: str, target: Target, *, guarded: bool) -> None:
+    """Cut rows into tiles and give each its sums in registers."""
+    if plan.row is None:
+        _finish(s, spatial_loops(s, block)[-2], temporary, block)
+        return
+    row = _row_loop(s, block)
+    edges = _clip(s, block, row) if guarded else (False, False)
+    parts = _edges(s, split_cascade(s, row, plan.tiles), edges)
+    for tile, crosses in parts:
+        _micro_kernel(s, tile, temporary, tile.names[block], crosses=crosses)
+    at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
+    fetch_next(s, [tile.names[block] for tile, _ in parts], at, target)
 
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:
@@ -319,6 +343,12 @@ def _is_product(b: Block) -> bool:
     return (
         written(b).dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
     )
+
+
+def _has_lines_of_rows(b: Block) -> bool:
+    """Whether the rows of a product are on several axes that are known."""
+    lines = [i for i in b.iters if i.kind is IterKind.SPATIAL][:-1]
+    return _is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
 
 
 def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
