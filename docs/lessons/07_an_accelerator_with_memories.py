@@ -264,9 +264,9 @@ found = inlay.explain(module, board="own.toml")
 for operation in found.operations:
     print(f"{operation.device:5} {operation.operator[:50]:52} {operation.others}")
 taken = [o.operator for o in found.operations if o.device == "npu0"]
-assert sum("conv_integer" in operator for operator in taken) == 9
-assert sum("cast+add" in operator for operator in taken) == 3, "the sums of the three blocks"
-assert sum("matmul_integer" in operator for operator in taken) == 1
+# Neighbors that the device takes are one stream of commands, so that weights of the next are copied early.
+assert " ".join(taken).count("conv_integer") == 9
+assert " ".join(taken).count("matmul_integer") == 1
 assert not any("conv" in o.operator or "matmul" in o.operator for o in found.operations if o.device == "cpu")
 
 # ---------------------------------------------------------------------- 9. run it
