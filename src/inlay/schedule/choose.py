@@ -2,12 +2,14 @@
 
 Rules are tried in order; the first that applies decides. A rule is a function of a schedule and a
 target that schedules the function, or raises `Illegal`: the function is not of its class
-(`schedule.class`), or a primitive refuses half-way. Then the function is scheduled anew by the next.
+(`schedule.class`), or a primitive refuses half-way. Then the function is scheduled anew by the next; a
+plainer form of the rule comes before it where a primitive refused.
 What no rule takes stays serial loops, which is always right.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -24,12 +26,15 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, contraction, plain_contraction, rows)
+RULES: tuple[Rule, ...] = (injective, contraction, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""
-FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, plain_contraction, rows)
+FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 """For processors that are programmed like such devices: OpenCL on a CPU."""
+
+_PLAINER: Mapping[Rule, Rule] = {contraction: plain_contraction}
+"""What a function of the rule's class is tried with when the rule is refused half-way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +85,16 @@ def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> 
     `Schedule.refusals` says which rules did not, and why.
     """
     refusals: list[tuple[str, Diagnostic]] = []
-    for rule in rules:
+    waiting = deque(rules)
+    while waiting:
+        rule = waiting.popleft()
         s = Schedule(f)
         try:
             rule(s, target)
         except Illegal as refusal:
             refusals.append((rule.__name__, refusal.diagnostics[0]))
+            if rule in _PLAINER and refusal.diagnostics[0].id != "schedule.class":
+                waiting.appendleft(_PLAINER[rule])
             continue
         s.rule = rule.__name__
         break

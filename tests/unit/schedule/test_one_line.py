@@ -77,7 +77,7 @@ def test_one_row_stays_a_row() -> None:
 
 def test_what_is_refused_half_way_keeps_its_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise illegal("class", "found a test that refuses, needed none")
+        raise illegal("not-nested", "found a test that refuses, needed none")
 
     monkeypatch.setattr(rule, "merge_axes", refuse)
     f = convolution(1, 1)
