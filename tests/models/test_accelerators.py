@@ -32,10 +32,11 @@ def test_models_on_vanilla(name: str) -> None:
     case, board = model_case(name), fast("vanilla", ("macs", "1000000"))
     exe = inlay.compile(case.model, board=board, threads=1)
     here = inlay.compile(case.model, threads=1)
-    for stored in case.runs()[:2]:
-        case.check(exe.run(stored.inputs), stored.outputs)
+    for stored in case.runs()[:1]:
+        found = exe.run(stored.inputs)
+        case.check(found, stored.outputs)
         for k, v in here.run(stored.inputs).items():
-            assert (exe.run(stored.inputs)[k] == v).all()
+            assert (found[k] == v).all()
     plan = inlay.explain(case.model, board=board, threads=1)
     products = [o for o in plan.operations if "conv_integer" in o.operator or "matmul" in o.operator]
     left = [o for o in products if o.device != "npu0"]

@@ -35,6 +35,8 @@ _PARTS = (0.5, 0.3, 0.7, 0.4, 0.6)
 """Offsets that are tried: where they are between what bounds them."""
 _MIDDLES = (0.5, 0.484, 0.516, 0.469, 0.531, 0.453, 0.547, 0.438, 0.562)
 """Shifts that are tried: where they are between the first accumulator that matters and the last."""
+_FEW, _ALONE = 16, 4
+"""Shifts, which help single channels, are tried where at most one in so many is left, or so many."""
 _FAR = 1e9
 """Beyond all offsets."""
 
@@ -186,6 +188,7 @@ class _Search:
 
     def run(self) -> FloatRounding | None:
         """Return what was found for all channels, or None."""
+        channels = self._left.size
         pivots = ("zero", "tightest") if self._is_split else ("none", "tightest", "middle")
         for shift in (None, *_MIDDLES):
             for pivot in pivots:
@@ -193,6 +196,8 @@ class _Search:
                     for part in _PARTS:
                         if self._left.size:
                             self._try(shift, pivot, step, part)
+            if self._left.size > max(channels // _FEW, _ALONE):
+                break
         if self._left.size:
             return None
         whole = (self._pivot.astype(np.int32), self._shift.astype(np.int32))

@@ -31,8 +31,6 @@ SEARCH_STEPS = 1_000_000
 """Tasks that the local search places."""
 _EXACT_TASKS = 48
 _ALL_SUBSETS = 6
-_QUICK = (2_000, 2_000)
-"""Steps for a choice of candidates that is only compared with others."""
 _MOST_TRIED = 5_000
 """Tasks of all problems that are solved to choose among many candidates."""
 
@@ -229,16 +227,13 @@ def _of_many(problem: Problem, usable: Sequence[TaskSet], budget: tuple[int, int
         same.setdefault(c.tasks, []).append(c)
     sets = sorted(same, key=lambda s: (-len(s), same[s][0].cost, min(s)))
 
-    def solved(chosen: Sequence[frozenset[int]], budget: tuple[int, int]) -> Outcome | None:
-        return _with(problem, tuple(c for s in chosen for c in same[s]), budget, free=True)
-
     left = _MOST_TRIED
 
     def tried(chosen: Sequence[frozenset[int]]) -> float:
         nonlocal left
         left -= len(problem.tasks)
-        found = solved(chosen, _QUICK)
-        return INFINITE if found is None else found.time
+        contracted, _ = contract(problem, tuple(c for s in chosen for c in same[s]), free=True)
+        return INFINITE if contracted is None else _estimate(contracted)
 
     starts = [_cover((), sets), _cover((), sets[::-1]), ()]
     time, chosen = min(((tried(x), x) for x in starts), key=lambda found: found[0])
@@ -249,7 +244,14 @@ def _of_many(problem: Problem, usable: Sequence[TaskSet], budget: tuple[int, int
             if left > 0 and (found := tried(other)) < time:
                 time, chosen, helped = found, other, True
                 break
-    return solved(chosen, budget)
+    return _with(problem, tuple(c for s in chosen for c in same[s]), budget, free=True)
+
+
+def _estimate(problem: Problem) -> float:
+    """Return the time of the best of a few plans that are made without a search."""
+    plain = [[0.0] * len(problem.hardware)] * len(problem.tasks)
+    plans = [first_fit(problem), *all_on_one(problem), *beam(problem, plain)]
+    return min(predict(problem, plan) for plan in plans)
 
 
 def _neighbors(

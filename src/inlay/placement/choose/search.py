@@ -47,7 +47,8 @@ def beam(problem: Problem, regrets: Sequence[Sequence[float]]) -> list[tuple[int
     if len(problem.tasks) > _BEAM_TASKS:
         return [_greedy(problem)]
     tails = tails_of(problem)
-    return [a for caution in _CAUTION for a in _beam(problem, regrets, tails, caution)]
+    cautions = _CAUTION if any(map(any, regrets)) else _CAUTION[:1]
+    return [a for caution in cautions for a in _beam(problem, regrets, tails, caution)]
 
 
 def _beam(
