@@ -26,7 +26,7 @@ def fast(name: str, parameter: tuple[str, str]) -> Board:
 
 @pytest.mark.llvm
 @pytest.mark.data
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_on_vanilla(name: str) -> None:
     case, board = model_case(name), fast("vanilla", ("macs", "1000000"))

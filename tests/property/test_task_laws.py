@@ -81,7 +81,7 @@ def test_modes_agree_with_the_evaluator(block):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(100))
+@pytest.mark.parametrize("block", range(10))  # 1,000 programs take 45 processor seconds
 def test_modes_agree_with_the_evaluator_more(block):
     for seed in range(1000 * (block + 1), 1000 * (block + 2)):
         compare(seed)

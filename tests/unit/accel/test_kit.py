@@ -68,7 +68,7 @@ WRONG = [
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("old", "new", "section", "message"), WRONG)
 def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
     found = failures(changed(tmp_path, old, new))

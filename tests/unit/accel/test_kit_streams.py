@@ -53,7 +53,7 @@ WRONG = [
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("old", "new", "section", "message"), WRONG)
 def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
     found = failures(tmp_path, old, new)
