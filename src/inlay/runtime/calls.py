@@ -15,7 +15,7 @@ import json
 import mmap
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, assert_never, cast
+from typing import Any, TypeAlias, TypeVar, assert_never, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ FUNCTIONS = "functions of devices"
 """The property that says whose the kernels are that only the process has that compiled the program."""
 ALIGNMENT = 64
 """Of constants, in bytes, as tensors have it."""
+_Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,13 +344,33 @@ def calls_of(program: Callable[[], Program], properties: Mapping[str, str]) -> d
     Raises:
         CompileError: `container.corrupt` for a property that is not of the form.
     """
-    if CALLS not in properties:
+    return kept_of(program, properties, CALLS, _read)
+
+
+def kept_of(
+    program: Callable[[], Program],
+    properties: Mapping[str, str],
+    name: str,
+    read: Callable[[Any, Kernel, Program], _Kept],
+) -> dict[Kernel, _Kept]:
+    """Return what a property of an executable says of its kernels, by kernel.
+
+    Args:
+        program: reads the executable.
+        properties: of the executable.
+        name: of the property: an object of JSON with a record for each name of a kernel.
+        read: makes of a record, its kernel and the program what is returned.
+
+    Raises:
+        CompileError: `container.corrupt` for a property that is not of the form.
+    """
+    if name not in properties:
         return {}
     whole = program()
     kernels = {k.body.name: k for k in whole.kernels if isinstance(k.body, HostBody)}
     try:
-        said = cast("dict[str, Any]", json.loads(properties[CALLS]))
-        return {kernels[name]: _read(call, kernels[name], whole) for name, call in said.items()}
+        said = cast("dict[str, Any]", json.loads(properties[name]))
+        return {kernels[kernel]: read(x, kernels[kernel], whole) for kernel, x in said.items()}
     except (
         ValueError,
         TypeError,
@@ -360,7 +381,7 @@ def calls_of(program: Callable[[], Program], properties: Mapping[str, str]) -> d
         RecursionError,
     ) as fault:
         raise error(
-            "container.corrupt", f"found a property '{CALLS}' that does not say what drivers are called for"
+            "container.corrupt", f"found a property '{name}' that does not say what devices run"
         ) from fault
 
 

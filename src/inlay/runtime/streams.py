@@ -15,13 +15,13 @@ import json
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from inlay.base.diagnostics import error
-from inlay.bytecode.program import Constant, HostBody, Kernel, Program
-from inlay.runtime.calls import function_of
+from inlay.bytecode.program import Constant, Kernel, Program
+from inlay.runtime.calls import function_of, kept_of
 from inlay.runtime.native import Callback
 
 STREAMS = "streams"
@@ -272,28 +272,9 @@ def opened_streams(
         RunError: `run.device-absent` where a library, or a function of it, is not there.
         CompileError: `container.corrupt` for a property that is not of the form.
     """
-    if STREAMS not in properties:
-        return {}
-    whole = program()
-    kernels = {k.body.name: k for k in whole.kernels if isinstance(k.body, HostBody)}
-    try:
-        said = cast("dict[str, Any]", json.loads(properties[STREAMS]))
-        found = {kernels[name]: _read(x, kernels[name], whole) for name, x in said.items()}
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        IndexError,
-        OverflowError,
-        RecursionError,
-    ) as fault:
-        raise error(
-            "container.corrupt", f"found a property '{STREAMS}' that does not say what devices run"
-        ) from fault
     return {
         k: _Running(s, function_of(s.library, s.function, s.device))
-        for k, s in found.items()
+        for k, s in kept_of(program, properties, STREAMS, _read).items()
         if k.name not in beside
     }
 
