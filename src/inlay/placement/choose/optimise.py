@@ -31,6 +31,8 @@ SEARCH_STEPS = 1_000_000
 """Tasks that the local search places."""
 _EXACT_TASKS = 48
 _ALL_SUBSETS = 6
+_QUICK = 2_000
+"""Tasks that the local search places for a choice of candidates that is only compared with others."""
 _MOST_TRIED = 5_000
 """Tasks of all problems that are solved to choose among many candidates."""
 
@@ -248,10 +250,10 @@ def _of_many(problem: Problem, usable: Sequence[TaskSet], budget: tuple[int, int
 
 
 def _estimate(problem: Problem) -> float:
-    """Return the time of the best of a few plans that are made without a search."""
+    """Return the time of a plan that few steps of search find."""
     plain = [[0.0] * len(problem.hardware)] * len(problem.tasks)
     plans = [first_fit(problem), *all_on_one(problem), *beam(problem, plain)]
-    return min(predict(problem, plan) for plan in plans)
+    return climb(problem, min(plans, key=lambda plan: predict(problem, plan)), _QUICK)[0]
 
 
 def _neighbors(
