@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -157,15 +158,31 @@ def _rule(ctx: TypeContext, a: WinogradAttrs, args: Types) -> TensorType:
     return TensorType((x.shape[0], *windows.out(ctx, x.shape[1:3]), lit(a.channels)), I32)
 
 
-def _reference(a: WinogradAttrs, x: Array, u: Array) -> Array:
+def tiles_of(
+    x: Array, pads: tuple[int, ...], channels: int, dtype: np.dtype[Any], outside: int = 0
+) -> tuple[Array, int, int]:
+    """Return the tiles of images, `[n, line, column, c, 4, 4]`, and the rows and columns of the result.
+
+    Args:
+        x: the image, `[n, h, w, c]`.
+        pads: around it; nothing for none.
+        channels: of the tiles; those behind the last one are `outside`.
+        dtype: of the tiles.
+        outside: what padding has.
+    """
     n, height, width, c = x.shape
-    top, left, bottom, right = a.pads or (0, 0, 0, 0)
+    top, left, bottom, right = pads or (0, 0, 0, 0)
     oh, ow = height + top + bottom - 2, width + left + right - 2
     th, tw = -(-oh // 2), -(-ow // 2)
-    groups, group = u.shape[2], u.shape[4]
-    full = np.full((n, 2 * th + 2, 2 * tw + 2, groups * group), a.outside, np.int64)
+    full = np.full((n, 2 * th + 2, 2 * tw + 2, channels), outside, dtype)
     full[:, top : top + height, left : left + width, :c] = x
-    tiles = np.lib.stride_tricks.sliding_window_view(full, (4, 4), (1, 2))[:, ::2, ::2]
+    return np.lib.stride_tricks.sliding_window_view(full, (4, 4), (1, 2))[:, ::2, ::2], oh, ow
+
+
+def _reference(a: WinogradAttrs, x: Array, u: Array) -> Array:
+    groups, group = u.shape[2], u.shape[4]
+    tiles, oh, ow = tiles_of(x, a.pads, groups * group, np.dtype(np.int64), a.outside)
+    n, th, tw = tiles.shape[:3]
     v = np.einsum("ir,js,ntucrs->ijntuc", INPUT, INPUT, tiles)
     whole = u.transpose(0, 2, 4, 1, 3).reshape(4, 4, groups * group, -1)[..., : a.channels]
     m = np.einsum("ijntuc,ijco->ijntuo", v, whole.astype(np.int64))

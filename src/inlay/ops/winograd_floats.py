@@ -47,6 +47,7 @@ from inlay.ops.winograd import (
     TWICE_G,
     input_line,
     result_line,
+    tiles_of,
     weight_line,
 )
 
@@ -117,13 +118,8 @@ def _rule(ctx: TypeContext, a: WinogradFloatAttrs, args: Types) -> TensorType:
 
 
 def _reference(a: WinogradFloatAttrs, x: Array, u: Array) -> Array:
-    n, height, width, c = x.shape
-    top, left, bottom, right = a.pads or (0, 0, 0, 0)
-    oh, ow = height + top + bottom - 2, width + left + right - 2
-    th, tw = -(-oh // 2), -(-ow // 2)
-    full = np.zeros((n, 2 * th + 2, 2 * tw + 2, c))
-    full[:, top : top + height, left : left + width] = x
-    tiles = np.lib.stride_tricks.sliding_window_view(full, (4, 4), (1, 2))[:, ::2, ::2]
+    tiles, oh, ow = tiles_of(x, a.pads, x.shape[3], np.dtype(np.float64))
+    n, th, tw, c = tiles.shape[:4]
     v = np.einsum("ir,ntucrs,js->ijntuc", INPUT, tiles, INPUT, optimize=True)
     whole = u.swapaxes(1, 2).reshape(4, 4, 1, c, -1)[..., : a.channels].astype(np.float64)
     m = (v.reshape(4, 4, 1, n * th * tw, c) @ whole).reshape(4, 4, n, th, tw, a.channels)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 from inlay.analysis.blocks import ATOMS, is_tail_form
 from inlay.arith.bounds import Range, intersect
@@ -50,6 +51,7 @@ from inlay.ir.expr import (
     If,
     Let,
     Match,
+    OpRef,
     Pattern,
     PatternConstructor,
     PatternTuple,
@@ -74,6 +76,11 @@ Step = Callable[["BlockWriter", Expr], Expr | None]
 def keep(_block: BlockWriter, _value: Expr) -> Expr | None:
     """The step that changes nothing."""
     return None
+
+
+def is_call(value: Expr, name: str) -> TypeGuard[Call]:
+    """Whether a value is a call of an operator, by the operator's name."""
+    return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name == name
 
 
 def rewrite_module(module: Module, step: Step) -> Module:

@@ -73,6 +73,11 @@ def computed(
     return _constant(result, value)
 
 
+def array_of(e: Expr) -> np.ndarray | None:
+    """Return the elements of a constant tensor; None for anything else."""
+    return e.value if isinstance(e, Const) and isinstance(e.value, np.ndarray) else None
+
+
 def is_closed(arg: Expr) -> bool:
     """Whether an atom is a constant that mentions no dims: it has a value now."""
     match arg:

@@ -6,11 +6,12 @@ import numpy as np
 
 from inlay.arith.dtype import I32
 from inlay.ir import make
-from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.expr import Call, Const, OpRef
 from inlay.ir.types import TensorType
 from inlay.ops._build import Array
 from inlay.ops.prepared_rounding import MOST_DISTANCE, MOST_OFFSET, Nudge, PreparedAttrs
 from inlay.ops.requantization import FARTHEST, RequantizeAttrs, Rounding
+from inlay.transforms._constants import array_of
 
 _MOST_ZERO = 1 << 15
 _ANY_SHIFT = -8
@@ -26,7 +27,7 @@ def prepared_rounding(call: Call) -> tuple[list[Const], PreparedAttrs] | None:
     assert isinstance(call.callee, OpRef), "a requantization is a call of its operator"
     attrs = call.callee.attrs
     assert isinstance(attrs, RequantizeAttrs), "requantizations have their attributes"
-    x, arrays = call.args[0].type, [_array(a) for a in call.args[1:]]
+    x, arrays = call.args[0].type, [array_of(a) for a in call.args[1:]]
     if not isinstance(x, TensorType) or x.dtype is not I32 or len(arrays) < 2:
         return None
     multiplier, shift = arrays
@@ -45,10 +46,6 @@ def prepared_rounding(call: Call) -> tuple[list[Const], PreparedAttrs] | None:
     ]
     zero = 0 if has_room else attrs.zero
     return made, PreparedAttrs(attrs.dtype, zero, low, high, _nudge(attrs, low), attrs.axis)
-
-
-def _array(e: Expr) -> Array | None:
-    return e.value if isinstance(e, Const) and isinstance(e.value, np.ndarray) else None
 
 
 def _distance(attrs: RequantizeAttrs, shift: Array) -> Array | None:

@@ -53,7 +53,7 @@ from inlay.ops.table import OperatorTable
 from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
 from inlay.ops.winograd_floats import WinogradFloatAttrs
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import BlockWriter, rewrite_module
+from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
 
 
@@ -166,7 +166,7 @@ def run(module: Module, context: PassContext) -> Module:
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if _is_in_blocks(value):
             return _packed_blocks(block, value, options, operators)
-        if _is_call(value, "add"):
+        if is_call(value, "add"):
             return _joined(block, value)
         product = _product(value)
         if product is None:
@@ -201,7 +201,7 @@ def _joined(block: BlockWriter, call: Call) -> Expr | None:
     """
     x, more = call.args
     inner = block.definition(x)
-    if not _is_call(inner, "add") or inner.place != call.place or not isinstance(more, Const):
+    if not is_call(inner, "add") or inner.place != call.place or not isinstance(more, Const):
         return None
     own = inner.args[1]
     if not isinstance(own, Const) or _array(own).dtype != np.int32 or _array(more).dtype != np.int32:
@@ -212,14 +212,10 @@ def _joined(block: BlockWriter, call: Call) -> Expr | None:
 
 def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
     """Whether a value is a product whose weights are in few bits."""
-    if not _is_call(value, "matmul_blocks"):
+    if not is_call(value, "matmul_blocks"):
         return False
     x = value.args[0].type
     return isinstance(x, TensorType) and len(x.shape) > 1
-
-
-def _is_call(value: Expr, name: str) -> TypeGuard[Call]:
-    return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name == name
 
 
 def _packed_blocks(

@@ -20,7 +20,6 @@ Behind the choice of places: what accelerators take has the form that importers 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from inlay.analysis.float_roundings import float_rounding
 from inlay.analysis.roundings import Requantization
 from inlay.arith.dtype import F32, I32
 from inlay.ir import make
-from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.target import Target
@@ -38,7 +37,8 @@ from inlay.ops.integer_products import IntegerDepthwiseAttrs
 from inlay.ops.requantization import RequantizeAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._blocks import BlockWriter, rewrite_module
+from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
+from inlay.transforms._constants import array_of
 from inlay.transforms._float_sums import float_sum
 from inlay.transforms._prepared_rounding import prepared_rounding
 from inlay.transforms.pack_weights import PackOptions
@@ -60,7 +60,7 @@ def run(module: Module, context: PassContext) -> Module:
     options = context.options_for(PackOptions)
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
-        if not _is_call(value, "requantize"):
+        if not is_call(value, "requantize"):
             return None
         target = options.targets("" if value.place is None else value.place.device)
         if target is None:
@@ -73,14 +73,6 @@ def run(module: Module, context: PassContext) -> Module:
         return made or _near(block, value) or _by_integers(block, value, operators)
 
     return rewrite_module(module, step)
-
-
-def _is_call(value: Expr, name: str) -> TypeGuard[Call]:
-    return isinstance(value, Call) and isinstance(value.callee, OpRef) and value.callee.op.name == name
-
-
-def _array(e: Expr) -> Array | None:
-    return e.value if isinstance(e, Const) and isinstance(e.value, np.ndarray) else None
 
 
 def _by_integers(block: BlockWriter, call: Call, operators: OperatorTable) -> Expr | None:
@@ -100,7 +92,7 @@ def _sums_channels(block: BlockWriter, call: Call, target: Target) -> bool:
 def _near(block: BlockWriter, call: Call) -> Expr | None:
     """Return what rounds products by float scales to bytes before it clamps them; None for others."""
     assert isinstance(call.callee, OpRef), "a requantization is a call of its operator"
-    attrs, scale = call.callee.attrs, _array(call.args[1])
+    attrs, scale = call.callee.attrs, array_of(call.args[1])
     assert isinstance(attrs, RequantizeAttrs), "requantizations have their attributes"
     if scale is None or scale.dtype != np.float32 or attrs.dtype not in BYTES or attrs.near:
         return None
@@ -124,7 +116,7 @@ def _by_floats(block: BlockWriter, call: Call, target: Target, operators: Operat
     assert isinstance(call.callee, OpRef), "a requantization is a call of its operator"
     attrs = call.callee.attrs
     assert isinstance(attrs, RequantizeAttrs), "requantizations have their attributes"
-    x, factors = call.args[0], [_array(a) for a in call.args[1:]]
+    x, factors = call.args[0], [array_of(a) for a in call.args[1:]]
     if not isinstance(x.type, TensorType) or x.type.dtype is not I32:
         return None
     constants = [f for f in factors if f is not None and f.size]
@@ -211,8 +203,8 @@ def _product(block: BlockWriter, x: Expr) -> _Product | None:
     """Return the product that sums are made of; None where they are made of anything else."""
     added: list[Array] = []
     made = block.definition(x)
-    while _is_call(made, "add"):
-        more = _array(made.args[1])
+    while is_call(made, "add"):
+        more = array_of(made.args[1])
         if more is None or more.size != (more.shape[-1] if more.ndim else 1):
             return None
         added.insert(0, more.reshape(-1).astype(np.int64))
@@ -221,7 +213,7 @@ def _product(block: BlockWriter, x: Expr) -> _Product | None:
         return None
     if made.callee.op.name not in _PRODUCTS or len(made.args) != 2:
         return None
-    factor, weights = made.args[0].type, _array(made.args[1])
+    factor, weights = made.args[0].type, array_of(made.args[1])
     if weights is None or not isinstance(factor, TensorType):
         return None
     return _Product(made, made.callee, factor, weights, added)

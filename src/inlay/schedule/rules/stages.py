@@ -11,7 +11,7 @@ They are run as one loop over blocks, whose temporaries hold one block and stay 
 
     for b in blocks parallel { lines; tiles; products; for y in h rows of y: .. }
 
-With fewer than `MIN_BLOCKS` blocks, nests stay apart, and threads share each of them by itself: its
+With fewer than `FEWEST_BLOCKS` blocks, nests stay apart, and threads share each of them by itself: its
 temporaries are small anyway.
 """
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inlay.analysis.winograd import FEWEST_BLOCKS
 from inlay.arith.expr import FloorDiv, Int, coefficient, symbols, to_int
 from inlay.loop.buffer import Scope
 from inlay.loop.scalar import Load
@@ -33,9 +34,6 @@ from inlay.schedule.rules.groups import symbols_in, written
 from inlay.schedule.rules.loops import merge_all
 from inlay.schedule.rules.nests import vectorize_nest
 from inlay.schedule.state import Schedule
-
-MIN_BLOCKS = 4
-"""With fewer, threads would not have enough to share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,8 @@ def stages(s: Schedule, product: str) -> Stages | None:
         return None
     extents = [i.extent.value for i in spatial[:count]]
     axes = [i for i in range(count) if extents[i] != 1]
-    axes.sort(key=lambda i: (extents[i] or 0) < MIN_BLOCKS)
-    if not axes or ((extents[axes[0]] or 0) < MIN_BLOCKS and None not in extents):
+    axes.sort(key=lambda i: (extents[i] or 0) < FEWEST_BLOCKS)
+    if not axes or ((extents[axes[0]] or 0) < FEWEST_BLOCKS and None not in extents):
         return None
     temporaries = (*(written(s.block(name)).name for name in makers), written(b).name)
     return Stages(makers, product, readers[0], temporaries, tuple(axes))
