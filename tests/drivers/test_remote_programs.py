@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import struct
 from importlib import resources
 from pathlib import Path
@@ -110,8 +111,9 @@ def test_times_are_those_of_the_device_by_the_clock_of_the_host(suite, tmp_path,
     kernels = [e for e in runs if e.queue == 0]
     assert len(kernels) >= 80 and len(runs) > len(kernels)
     assert all(begin <= e.begin <= e.end <= end for e in runs)
-    # The least of many: what else the machine does makes some kernels as long as it likes.
-    lasts = min(e.end - e.begin for e in kernels)
+    # The middle of many: what else the machine does makes some kernels as long as it likes, and where a
+    # queue is behind, what the clocks are wrong by may leave a kernel no time.
+    lasts = statistics.median(e.end - e.begin for e in kernels)
     apart = min(b.begin - a.begin for a, b in itertools.pairwise(kernels))
     assert 0 < lasts < apart / 2
 

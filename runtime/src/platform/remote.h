@@ -71,8 +71,9 @@ struct inlay_device {
     pthread_t thread;             /* owns what follows */
     void *context, *socket, *monitor;
     int64_t begun, heard, spoke;  /* milliseconds */
-    int64_t asked, doubt, skew;   /* ns: see `compare_clocks` */
-    int to_compare;               /* how many times more */
+    int64_t asked;                /* ns: when the server was asked for its clock, or 0 */
+    int64_t skew_least, skew_most; /* ns to add to its clock for the host's: within these, once compared */
+    int is_compared, to_compare;  /* how many times more */
 
     pthread_mutex_t lock;         /* guards what follows */
     pthread_cond_t changed;
@@ -92,6 +93,10 @@ struct inlay_device {
 
 /* remote_flight.c: the clock of the host, in ns; 0 where nobody watches. */
 int64_t inlay_remote_now(const inlay_device_t *device);
+/* Learn from what the server did between two times of its clock, which the host knows to have been after
+ * `asked` and before `heard`, how far the clocks are apart. */
+void inlay_remote_compare_clocks(inlay_device_t *device, int64_t asked, int64_t begun, int64_t over,
+                                 int64_t heard);
 /* Say that the connection is lost. Under the lock. */
 void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes);
 /* What message says a request, in how many chunks, and bytes of the host that go with one. */

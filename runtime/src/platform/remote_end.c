@@ -48,18 +48,21 @@ static int64_t within(int64_t least, int64_t most, int64_t value)
 
 /* Store when the last chunk of a flight ended and the first began, in time of the host, where all is
  * known that is needed. Copies of bytes of the host begin where they leave and end where they arrive. A
- * queue does one thing at a time, so what was sent early begins when the one before it has ended. */
-static void note_times(const inlay_device_t *device, lane_t *lane, const flight_t *f, int64_t over)
+ * queue does one thing at a time, so what was sent early begins when the one before it has ended. What the
+ * clocks are wrong by moves a kernel, as little as it must, and does not shorten it. */
+static void note_times(inlay_device_t *device, lane_t *lane, const flight_t *f, int64_t over)
 {
-    const int64_t now = inlay_remote_now(device);
+    const int64_t now = inlay_remote_now(device), lasts = over - f->begun;
     const uint32_t kind = inlay_remote_kind_of(&f->request);
-    int64_t *times = f->request.times;
-    if (!times || !f->left || !f->begun || !over || device->doubt == INT64_MAX) return;
-    times[0] = kind == WIRE_WRITE ? f->left : f->begun + device->skew;
-    times[1] = kind == WIRE_READ ? now : over + device->skew;
-    times[0] = within(f->left, now, times[0]);
+    int64_t skew, *times = f->request.times;
+    if (!times || !f->left || !f->begun || !over) return;
+    inlay_remote_compare_clocks(device, f->left, f->begun, over, now);
+    if (!device->is_compared) return;
+    skew = device->skew_least + (device->skew_most - device->skew_least) / 2;
+    times[0] = kind == WIRE_WRITE ? f->left : within(f->left, now - lasts, f->begun + skew);
     times[0] = within(times[0], now, lane->busy_until);
-    times[1] = within(times[0], now, times[1]);
+    times[1] = kind == WIRE_READ ? now : within(times[0], now, times[0] + lasts);
+    if (kind == WIRE_WRITE) times[1] = within(times[0], now, over + skew);
     lane->busy_until = times[1];
 }
 

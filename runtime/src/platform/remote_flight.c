@@ -10,6 +10,19 @@ int64_t inlay_remote_now(const inlay_device_t *device)
     return host->now && host->event ? host->now(host->user) : 0;
 }
 
+/* All that is known of the clocks bounds the same number, so what was learned is narrowed; clocks that
+ * drifted apart since then contradict it, and the newest is believed. */
+void inlay_remote_compare_clocks(inlay_device_t *device, int64_t asked, int64_t begun, int64_t over,
+                                 int64_t heard)
+{
+    const int64_t least = asked - begun, most = heard - over;
+    const int narrows = device->is_compared && least <= device->skew_most && most >= device->skew_least;
+    if (least > most) return; /* the clocks go at different rates */
+    if (!narrows || least > device->skew_least) device->skew_least = least;
+    if (!narrows || most < device->skew_most) device->skew_most = most;
+    device->is_compared = 1;
+}
+
 void inlay_remote_say_lost(const inlay_device_t *device, char *message, size_t bytes)
 {
     if (bytes) snprintf(message, bytes, "the device at %s: %s", device->endpoint, device->lost);

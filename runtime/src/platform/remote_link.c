@@ -68,27 +68,18 @@ static void hear_welcome(inlay_device_t *device, wire_reader_t *r)
     device->facts = facts;
     if (device->window > window) device->window = window;
     device->state = LINK_OPEN;
-    device->doubt = INT64_MAX;
+    device->is_compared = 0;
     if (inlay_remote_now(device)) device->to_compare = COMPARISONS;
-}
-
-/* Learn how far the server's clock is from the host's. The answer was written between question and now,
- * so the middle is wrong by half of that time at most; the shortest of some is believed. */
-static void compare_clocks(inlay_device_t *device, int64_t there)
-{
-    const int64_t asked = device->asked, trip = inlay_remote_now(device) - asked;
-    device->asked = 0;
-    if (device->to_compare) device->to_compare--;
-    if (!asked || !there || trip >= device->doubt) return;
-    device->doubt = trip;
-    device->skew = asked + trip / 2 - there;
 }
 
 static int hear_pong(inlay_device_t *device, wire_reader_t *r)
 {
     const int64_t there = inlay_wire_read_i64(r);
     if (!inlay_wire_is_whole(r)) return 0;
-    compare_clocks(device, there);
+    if (device->to_compare) device->to_compare--;
+    if (device->asked && there)
+        inlay_remote_compare_clocks(device, device->asked, there, there, inlay_remote_now(device));
+    device->asked = 0;
     return 1;
 }
 
