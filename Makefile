@@ -14,7 +14,7 @@ NATIVE := $(shell find runtime src/inlay/*/_ext -name '*.[ch]' -o -name '*.inc' 
 # Children of tests read what others compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-dev setup-release run test test-all pythons wheel fuzz sample lint types imports format bench clean \
+.PHONY: help setup setup-dev setup-release run test test-all pythons wheel fuzz sample lint types imports format bench bench-all clean \
         tests-beside whole
 
 help:  ## Print this list
@@ -75,7 +75,10 @@ format: setup-dev  ## Format Python sources in place
 	$(PY) -m ruff check --fix --quiet . || true
 	$(PY) -m ruff format .
 
-bench: setup-dev  ## Measure compile time and run time
+bench: setup-dev  ## Measure whole networks beside other engines and write docs/performance.md
+	$(PY) benchmarks/networks.py --write docs/performance.md
+
+bench-all: setup-dev  ## Run every script of measurements
 	@status=0; for script in benchmarks/*.py; do $(PY) "$$script" || status=1; done; exit $$status
 
 clean:  ## Remove build products and the environment

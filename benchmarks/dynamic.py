@@ -12,7 +12,6 @@ with an empty cache, `steps` the machine's instructions of one call where the ru
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import statistics
 import tempfile
@@ -27,11 +26,10 @@ import numpy as np
 import dynamic_models
 import inlay
 import trees
+from peers import Call, onnxruntime, openvino
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ROUNDS = 9
-
-Call = Callable[[], Sequence[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -75,43 +73,6 @@ def onnx_case(name: str, model: Path, inputs: dict[str, np.ndarray]) -> Case:
 
     peers = {"onnxruntime": onnxruntime(model, inputs), "openvino": openvino(model, inputs)}
     return Case(name, ours, load, peers)
-
-
-def onnxruntime(model: Path, inputs: dict[str, np.ndarray]) -> Call | str:
-    """Return a call of onnxruntime on one thread."""
-    if importlib.util.find_spec("onnxruntime") is None:
-        return "not installed"
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    try:
-        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except Exception as problem:
-        return f"refuses: {str(problem).splitlines()[0][:80]}"
-    return lambda: session.run(None, inputs)
-
-
-def openvino(model: Path, inputs: dict[str, np.ndarray]) -> Call | str:
-    """Return a call of OpenVINO on one thread."""
-    if importlib.util.find_spec("openvino") is None:
-        return "not installed"
-    import openvino as ov
-
-    try:
-        settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
-        compiled = ov.Core().compile_model(str(model), "CPU", settings)
-        request = compiled.create_infer_request()
-        request.infer(inputs)
-    except Exception as problem:
-        return f"refuses: {str(problem).strip().splitlines()[-1][:80]}"
-
-    def call() -> Sequence[np.ndarray]:
-        request.infer(inputs)
-        return [np.array(request.get_output_tensor(i).data) for i in range(len(compiled.outputs))]
-
-    return call
 
 
 def tree_case(width: int, count: int = 20) -> Case:

@@ -7,50 +7,97 @@ activations is about kept from layer to layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+Dims = Sequence[int | str]
 
-class Network:
-    """A graph under construction; every method adds nodes and returns the name of the result."""
+_TYPES = {
+    np.dtype(np.float32): TensorProto.FLOAT,
+    np.dtype(np.int64): TensorProto.INT64,
+    np.dtype(bool): TensorProto.BOOL,
+}
 
-    def __init__(self, size: int) -> None:
+
+def value_info(name: str, dims: Dims | None, dtype: type = np.float32) -> onnx.ValueInfoProto:
+    """Return what says the type of a value; without dims its rank is open."""
+    return helper.make_tensor_value_info(name, _TYPES[np.dtype(dtype)], dims)
+
+
+class Graph:
+    """A graph under construction; `op` adds a node and returns the name of its result.
+
+    Random weights come from one seed, so that two runs build the same model.
+    """
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name = name
         self._nodes: list[onnx.NodeProto] = []
         self._weights: list[onnx.TensorProto] = []
-        self._rng = np.random.default_rng(0)
-        self._input = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._rng = np.random.default_rng(seed)
 
-    def model(self, results: Sequence[str]) -> onnx.ModelProto:
-        """Return the network with these results."""
-        outputs = [helper.make_tensor_value_info(r, TensorProto.FLOAT, None) for r in results]
-        graph = helper.make_graph(self._nodes, "network", [self._input], outputs, self._weights)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    def input(self, name: str, dims: Dims, dtype: type = np.float32) -> str:
+        """Add an input."""
+        self._inputs.append(value_info(name, dims, dtype))
+        return name
+
+    def graph(self, results: Mapping[str, Dims | None], dtypes: Mapping[str, type] = {}) -> onnx.GraphProto:
+        """Return the graph, as what it is or as the body of a loop; floats unless `dtypes` says more."""
+        outputs = [value_info(r, dims, dtypes.get(r, np.float32)) for r, dims in results.items()]
+        return helper.make_graph(self._nodes, self._name, self._inputs, outputs, self._weights)
+
+    def built(self, results: Mapping[str, Dims | None], dtypes: Mapping[str, type] = {}) -> onnx.ModelProto:
+        """Return a model with these results."""
+        opset = helper.make_opsetid("", 17)
+        return helper.make_model(self.graph(results, dtypes), opset_imports=[opset], ir_version=9)
 
     def op(self, name: str, *inputs: str, **attributes: object) -> str:
         """Add an operator."""
-        result = f"{name.lower()}_{len(self._nodes)}"
+        result = f"{self._name}_{name.lower()}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(name, inputs, [result], **attributes))
         return result
 
-    def halves(self, x: str, half: int) -> tuple[str, str]:
-        """Split channels in two."""
-        first = self.op("Split", x, self.constant(np.array([half, half])), axis=1)
-        second = f"{first}_b"
-        self._nodes[-1].output.append(second)
-        return first, second
+    def named(self, name: str, x: str) -> str:
+        """Give a value the name of a result."""
+        self._nodes.append(helper.make_node("Identity", [x], [name]))
+        return name
+
+    def more(self, count: int) -> list[str]:
+        """Give the last operator `count` more results."""
+        node = self._nodes[-1]
+        node.output.extend(f"{node.output[0]}_{i + 1}" for i in range(count))
+        return list(node.output)
+
+    def split(self, x: str, sizes: Sequence[int], axis: int) -> list[str]:
+        """Cut a tensor along an axis."""
+        self.op("Split", x, self.constant(np.array(sizes)), axis=axis)
+        return self.more(len(sizes) - 1)
 
     def constant(self, value: np.ndarray) -> str:
         """Add a constant."""
-        name = f"w{len(self._weights)}"
+        name = f"{self._name}_w{len(self._weights)}"
         self._weights.append(numpy_helper.from_array(value, name))
         return name
 
     def noise(self, shape: Sequence[int], deviation: float) -> str:
         """Add random weights."""
         return self.constant((self._rng.standard_normal(shape) * deviation).astype(np.float32))
+
+
+class Network(Graph):
+    """A graph over images; every method adds nodes and returns the name of the result."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("network", 0)
+        self.input("x", [1, 3, size, size])
+
+    def model(self, results: Sequence[str]) -> onnx.ModelProto:
+        """Return the network with these results."""
+        return self.built(dict.fromkeys(results))
 
     def conv(
         self, x: str, c: int, o: int, k: int = 1, s: int = 1, *, groups: int = 1, act: str = "Relu"
@@ -205,7 +252,7 @@ def shufflenet_v2(size: int) -> onnx.ModelProto:
         side //= 2
         for i in range(repeat):
             if i:
-                first, second = net.halves(x, half)
+                first, second = net.split(x, [half, half], 1)
                 y = net.conv(net.conv(second, half, half), half, half, 3, groups=half, act="")
             else:
                 first = net.conv(net.conv(x, c, c, 3, 2, groups=c, act=""), c, half)
@@ -271,6 +318,53 @@ def unet(size: int) -> onnx.ModelProto:
     return net.model([net.conv(x, c, 2, act="")])
 
 
+def _csp(net: Network, x: str, c: int, o: int, repeat: int, *, adds: bool) -> str:
+    """Two branches of half the channels, one of them deep."""
+    half = o // 2
+    y = net.conv(x, c, half, act="Silu")
+    for _ in range(repeat):
+        z = net.conv(net.conv(y, half, half, act="Silu"), half, half, 3, act="Silu")
+        y = net.op("Add", y, z) if adds else z
+    both = net.op("Concat", y, net.conv(x, c, half, act="Silu"), axis=1)
+    return net.conv(both, o, o, act="Silu")
+
+
+def yolo(size: int) -> onnx.ModelProto:
+    """A detector in the manner of the small YOLOs of 2020 and later: three maps, boxes and classes."""
+    net, classes, anchors = Network(size), 80, 3
+    x, c, maps = net.conv("x", 3, 16, 6, 2, act="Silu"), 16, list[tuple[str, int]]()
+    for o, repeat in ((32, 1), (64, 2), (128, 3), (256, 1)):
+        x, c = _csp(net, net.conv(x, c, o, 3, 2, act="Silu"), o, o, repeat, adds=True), o
+        maps.append((x, c))
+    pools = [net.conv(x, c, c // 2, act="Silu")]
+    for _ in range(3):
+        pools.append(net.op("MaxPool", pools[-1], kernel_shape=[5, 5], strides=[1, 1], pads=[2] * 4))
+    maps[-1] = (net.conv(net.op("Concat", *pools, axis=1), 2 * c, c, act="Silu"), c)
+    twice, (x, c), up = net.constant(np.array([1, 1, 2, 2], np.float32)), maps[-1], list[tuple[str, int]]()
+    for y, o in reversed(maps[1:-1]):
+        x = net.conv(x, c, o, act="Silu")
+        up.append((x, o))
+        x = net.op("Resize", x, "", twice, mode="nearest", coordinate_transformation_mode="asymmetric")
+        x, c = _csp(net, net.op("Concat", x, y, axis=1), 2 * o, o, 1, adds=False), o
+    found = [(x, c)]
+    for y, o in reversed(up):
+        x = net.op("Concat", net.conv(x, c, o, 3, 2, act="Silu"), y, axis=1)
+        x, c = _csp(net, x, 2 * o, 2 * o, 1, adds=False), 2 * o
+        found.append((x, c))
+    rows: list[str] = []
+    for (y, o), side in zip(found, (size // 8, size // 16, size // 32), strict=True):
+        y = net.conv(y, o, anchors * (5 + classes), act="")
+        y = net.op("Reshape", y, net.constant(np.array([0, anchors, 5 + classes, side * side])))
+        y = net.op("Sigmoid", net.op("Transpose", y, perm=[0, 1, 3, 2]))
+        middle, extent, rest = net.split(y, [2, 2, 1 + classes], 3)
+        grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2)
+        at = net.op("Add", middle, net.constant(grid.astype(np.float32)))
+        wide = net.op("Mul", extent, net.constant(np.array([4.0, 4.0], np.float32)))
+        y = net.op("Concat", at, net.op("Mul", wide, wide), rest, axis=3)
+        rows.append(net.op("Reshape", y, net.constant(np.array([0, -1, 5 + classes]))))
+    return net.model([net.op("Concat", *rows, axis=1)])
+
+
 NETWORKS: dict[str, tuple[Callable[[int], onnx.ModelProto], int]] = {
     "resnet50": (resnet50, 224),
     "resnet50_96": (resnet50, 96),
@@ -281,5 +375,6 @@ NETWORKS: dict[str, tuple[Callable[[int], onnx.ModelProto], int]] = {
     "shufflenet_v2": (shufflenet_v2, 224),
     "ssd": (ssd, 300),
     "unet": (unet, 128),
+    "yolo": (yolo, 320),
 }
 """Networks by name, with the sides of their images."""

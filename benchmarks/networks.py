@@ -1,103 +1,343 @@
-"""Well-known convolutional networks against onnxruntime.
+"""Whole networks against onnxruntime and OpenVINO: the table of docs/performance.md.
 
-    python benchmarks/networks.py [--json] [--only NAME] [--threads N] [--seconds S]
+    python benchmarks/networks.py [--only NAME ...] [--threads N ...] [--rounds R] [--seconds S]
+                                  [--peers NAME ...] [--no-costs] [--json] [--write FILE]
 
-Weights are random; outputs are compared before anything is timed. Both take turns in short rounds, so
-that other load on the machine meets both; a row gives the least time of each, as a machine that others
-use makes runs longer and never shorter. With one thread that is the time of the thread. `compile` is
-the processor time of compiling with an empty cache, of all processes.
+Models are built from code with random weights; outputs are compared before anything is timed. Engines take
+turns in rounds, so that other load on the machine meets all of them, and an engine's time in a round is its
+least. A ratio is a peer's time over ours, the median over rounds; the column `ratio` is that of the best
+peer, above 1 is faster than it. With one thread a long call is timed by the processor time of the process.
+
+`% peak` is the share of the peak of multiply-adds, measured in this run and multiplied by the threads, at
+our least time: nominal products, so that Winograd's form counts as the plain sum. `read` and `compile` are
+processor seconds in a process of their own with an empty cache, all threads and children; `MB` is what is
+resident at the peak of both beyond the imported library, `ort MB` the same of onnxruntime's session.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 
 import inlay
-from measure import least
-from network_models import NETWORKS
+import peers
+from inlay.machine.target import host
+from network_cases import CASES, Arrays, Case, flops
 
 TOLERANCE = 1e-4
 """Of outputs, relative to the largest."""
+REST = 0.01
+"""Seconds between turns: workers of the last engine have gone to sleep."""
+SHORT = 1e-3
+"""Seconds of a call that is timed by the clock."""
+
+CHILD = """
+import os, resource, sys, time
+engine, path, threads = sys.argv[1:]
+def spent():
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+def megabytes(key):
+    with open("/proc/self/status") as stream:
+        return next(int(x.split()[1]) for x in stream if x.startswith(key)) / 1024
+if engine == "inlay":
+    import inlay, inlay.api, inlay.codegen.llvm_generator, inlay.importers.onnx.graph
+    inlay.ops.table.table()
+else:
+    import onnxruntime
+with open("/proc/self/clear_refs", "w") as stream:
+    stream.write("5")
+before, begun = megabytes("VmRSS"), spent()
+if engine == "inlay":
+    module = inlay.load(path)
+    read = spent()
+    kept = inlay.compile(module, threads=int(threads), cache="none")
+else:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(threads)
+    read = begun
+    kept = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+print(read - begun, spent() - read, megabytes("VmHWM") - before)
+"""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Row:
-    """What was measured; times in milliseconds, of compiling in seconds."""
+    """What was measured.
+
+    Attributes:
+        network, threads: what.
+        ours: least milliseconds.
+        ratios: for each peer, the median over rounds of its time over ours; a reason where it has none.
+        share: of the peak of multiply-adds.
+        read, compile: processor seconds.
+        megabytes, ort_megabytes: resident at the peak of compiling, and of making onnxruntime's session.
+    """
 
     network: str
     threads: int
-    ours: float
-    onnxruntime: float
-    ratio: float
-    compile: float
+    is_in_set: bool
+    ours: float = 0.0
+    ratios: dict[str, float | str] = field(default_factory=dict[str, float | str])
+    share: float = 0.0
+    read: float = 0.0
+    compile: float = 0.0
+    megabytes: float = 0.0
+    ort_megabytes: float = 0.0
+
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The fastest peer, and its ratio."""
+        found = [(name, r) for name, r in self.ratios.items() if isinstance(r, float)]
+        return min(found, key=lambda x: x[1]) if found else None
 
 
-def processor_seconds() -> float:
-    """Return the processor time of this process and of its children that have ended."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+def timed(call: Callable[[], object], threads: int, seconds: float) -> float:
+    """Return the least seconds of a call in a round."""
+    begun = time.perf_counter()
+    call()
+    spent = time.perf_counter() - begun
+    clock = time.process_time if threads == 1 and spent > SHORT else time.perf_counter
+    best, end = float("inf"), time.perf_counter() + seconds
+    while True:
+        begun = clock()
+        call()
+        best = min(best, clock() - begun)
+        if time.perf_counter() >= end:
+            return best
 
 
-def measured(name: str, path: Path, size: int, threads: int, seconds: float) -> Row:
-    """Compare outputs, then time both."""
-    x = np.random.default_rng(1).standard_normal((1, 3, size, size)).astype(np.float32)
-    begun = processor_seconds()
-    executable = inlay.compile(path, threads=threads, cache="none")
-    spent = processor_seconds() - begun
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    calls: list[Callable[[], object]] = [
-        lambda: executable.run({"x": x}),
-        lambda: session.run(None, {"x": x}),
-    ]
-    for found, expected in zip(executable.run({"x": x}).values(), session.run(None, {"x": x})):
-        far = np.abs(found - expected).max() / np.abs(expected).max()
+def compared(name: str, ours: peers.Call, theirs: peers.Call) -> str:
+    """Return how outputs differ, empty where they do not."""
+    for found, expected in zip(ours(), theirs(), strict=True):
+        found, expected = np.asarray(found), np.asarray(expected)
+        if found.shape != expected.shape:
+            return f"{name}: an output is {found.shape}, of a peer {expected.shape}"
+        if expected.dtype.kind != "f":
+            far = float((found != expected).any())
+        else:
+            far = float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
         if not far <= TOLERANCE:
-            raise SystemExit(f"{name}: an output differs from onnxruntime's by {far:.2g}")
-    best = [float("inf")] * 2
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        best = [min(b, least(c, threads, 0.1)) for b, c in zip(best, calls, strict=True)]
-    ours, theirs = (1e3 * b for b in best)
-    return Row(name, threads, ours, theirs, ours / theirs, spent)
+            return f"{name}: an output differs by {far:.2g}"
+    return ""
+
+
+def turns(calls: dict[str, peers.Call], threads: int, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Return the seconds of each engine in each round."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            time.sleep(REST)
+            found[name].append(timed(call, threads, seconds))
+    return found
+
+
+def costs(engine: str, path: Path, threads: int) -> tuple[float, float, float]:
+    """Return processor seconds of reading and of compiling, and MB at the peak, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, engine, str(path), str(threads)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(inlay.__file__).parent.parent)},
+    )
+    read, compiling, most = map(float, done.stdout.split())
+    return read, compiling, most
+
+
+def measured(case: Case, threads: int, peak: float, given: argparse.Namespace) -> Row:
+    """Compare outputs, then time all engines."""
+    row, model, inputs = Row(case.name, threads, case.is_in_set), case.make(), case.inputs()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(model, path)
+        work = flops(model, inputs) if case.flops is None else case.flops
+        del model
+        calls = _calls(row, path, inputs, given)
+        if not given.no_costs:
+            row.read, row.compile, row.megabytes = costs("inlay", path, threads)
+            if "onnxruntime" in calls:
+                row.ort_megabytes = costs("onnxruntime", path, threads)[2]
+    times = turns(calls, threads, given.rounds, given.seconds)
+    ours = times.pop("inlay")
+    row.ours, row.share = 1e3 * min(ours), work / min(ours) / (peak * threads)
+    for name, theirs in times.items():
+        row.ratios[name] = statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
+    row.ratios = {name: row.ratios[name] for name in given.peers}
+    return row
+
+
+def _calls(row: Row, path: Path, inputs: Arrays, given: argparse.Namespace) -> dict[str, peers.Call]:
+    """Return a call of each engine; those that refuse or differ are noted in the row."""
+    executable = inlay.compile(path, threads=row.threads, cache="none")
+    ordered = [inputs[spec.name] for spec in executable.inputs]
+
+    def ours() -> Sequence[np.ndarray]:
+        found = executable(*ordered)
+        return found if isinstance(found, tuple) else (found,)
+
+    calls: dict[str, peers.Call] = {"inlay": ours}
+    for name in given.peers:
+        call = getattr(peers, name)(path, inputs, row.threads)
+        if isinstance(call, str):
+            row.ratios[name] = call
+        elif wrong := compared(row.network, ours, call):
+            row.ratios[name] = wrong
+            if name == "onnxruntime":
+                raise SystemExit(wrong)
+        else:
+            calls[name] = call
+    return calls
+
+
+def refusals(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield why peers have no ratio."""
+    for row in rows:
+        for name, reason in row.ratios.items():
+            if isinstance(reason, str):
+                yield f"{row.network}, {row.threads} thread(s): {name}: {reason}"
+
+
+def line(row: Row) -> str:
+    """Return a row of the table."""
+    name, ratio = row.best or ("-", float("nan"))
+    cells = [
+        row.network,
+        str(row.threads),
+        f"{row.ours:.3f}" if row.ours < 1 else f"{row.ours:.2f}",
+        *(f"{r:.2f}" if isinstance(r, float) else "-" for r in row.ratios.values()),
+        f"**{ratio:.2f}**" if ratio < 0.98 else f"{ratio:.2f}",
+        name,
+        f"{100 * row.share:.0f}" if row.share else "-",
+        f"{row.read:.2f}",
+        f"{row.compile:.2f}",
+        f"{row.megabytes:.0f}",
+        f"{row.ort_megabytes:.0f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def heading(names: Sequence[str]) -> str:
+    """Return the first lines of the table."""
+    cells = ["network", "threads", "ms", *(f"{n} / inlay" for n in names), "ratio", "best peer", "% peak"]
+    cells += ["read s", "compile s", "MB", "ort MB"]
+    return "| " + " | ".join(cells) + " |\n|" + "---|" * len(cells)
+
+
+def means(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the geometric mean over the set, for each number of threads."""
+    for threads in sorted({row.threads for row in rows}):
+        found = [
+            (row.best[1], row.network)
+            for row in rows
+            if row.threads == threads and row.best and row.is_in_set
+        ]
+        if found:
+            mean = math.exp(statistics.fmean(math.log(r) for r, _ in found))
+            yield (
+                f"{threads} thread(s): geometric mean {mean:.3f} over {len(found)}, "
+                f"least {min(found)[0]:.2f} ({min(found)[1]})"
+            )
+
+
+def machine(peak: float) -> Iterator[str]:
+    """Yield facts about the machine and the versions of all engines."""
+    target = host()
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((x.split(":", 1)[1].strip() for x in info if x.startswith("model name")), "unknown")
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    yield f"* Processor: {model}, {os.cpu_count()} CPUs, {platform.system()} {platform.machine()}."
+    yield f"* Vectors of {target.vector_bytes} bytes; caches {', '.join(map(str, _caches()))}."
+    yield f"* Measured peak of multiply-adds in f32, one thread: {peak / 1e9:.0f} GFLOP/s."
+    yield f"* Load while it ran (1, 5, 15 minutes, at the end): {load}."
+    found = {"Python": platform.python_version(), "NumPy": np.__version__}
+    for name in ("onnxruntime", "openvino"):
+        try:
+            found[name] = __import__(name).__version__.split("-")[0]
+        except ImportError:
+            found[name] = "absent"
+    yield "* Versions: " + ", ".join(f"{k} {v}" for k, v in found.items()) + "."
+
+
+def _caches() -> Iterator[str]:
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind, level, size = ((folder / n).read_text().strip() for n in ("type", "level", "size"))
+        if kind != "Instruction":
+            yield f"L{level} {size}"
+
+
+def document(rows: Sequence[Row], facts: Sequence[str], given: argparse.Namespace) -> str:
+    """Return the page of results."""
+    command = " ".join(["python benchmarks/networks.py", *sys.argv[1:]])
+    return "\n".join(
+        [
+            "# Performance",
+            "",
+            f"Written by `{command}`; that file says what columns mean.",
+            "A ratio is the time of the best peer over ours: above 1 is faster than all of them.",
+            "",
+            *facts,
+            "",
+            *(f"* {x}." for x in means(rows)),
+            "",
+            heading(given.peers),
+            *map(line, rows),
+            "",
+            *(f"* {x}" for x in refusals(rows)),
+            "",
+        ]
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[""], help="networks whose names contain one of these")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.15, help="of each engine in each round")
+    parser.add_argument("--peers", nargs="*", default=["onnxruntime", "openvino"])
+    parser.add_argument("--no-costs", action="store_true", help="do not measure compiling")
+    parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
+    parser.add_argument("--write", type=Path, help="write the page of results to this file")
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Print a row for each network."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
-    parser.add_argument("--only", default="", help="networks whose names contain this")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each network")
-    given = parser.parse_args()
+    """Print a row for each network and number of threads."""
+    from gemm import peak as measured_peak
+
+    given = _arguments()
+    peak = measured_peak(host())
     if not given.json:
-        print(f"{'network':16} {'ours ms':>9} {'ort ms':>9} {'ours/ort':>9} {'compile s':>9}")
-    for name, (make, size) in NETWORKS.items():
-        if given.only not in name:
+        print(heading(given.peers), flush=True)
+    rows: list[Row] = []
+    for case in CASES:
+        if not any(part in case.name for part in given.only):
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{name}.onnx"
-            onnx.save(make(size), path)
-            row = measured(name, path, size, given.threads, given.seconds)
-        if given.json:
-            print(json.dumps({"benchmark": "networks", **asdict(row)}), flush=True)
-        else:
+        for threads in given.threads:
+            row = measured(case, threads, peak, given)
+            rows.append(row)
             print(
-                f"{name:16} {row.ours:9.3f} {row.onnxruntime:9.3f} {row.ratio:9.2f} {row.compile:9.1f}",
-                flush=True,
+                json.dumps({"benchmark": "networks", **asdict(row)}) if given.json else line(row), flush=True
             )
+    if not given.json:
+        print("", *means(rows), *machine(peak), *refusals(rows), sep="\n")
+    if given.write is not None:
+        given.write.write_text(document(rows, list(machine(peak)), given), encoding="utf-8")
 
 
 if __name__ == "__main__":
