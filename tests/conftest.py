@@ -30,7 +30,7 @@ settings.register_profile("whole", settings.get_profile("sample"), max_examples=
 settings.register_profile("thorough", settings.get_profile("sample"), max_examples=1000)
 settings.load_profile("sample")
 
-TOGETHER = ("tests/drivers",)
+TOGETHER = ("tests/drivers", "tests/architecture")
 """Folders whose tests share what is slow to make, once for each process: they run in one process."""
 
 BLOCK = 40

@@ -7,6 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from inlay.base.garbage import paused
+from tests.architecture.sources import forget_trees
+
+
+@pytest.fixture(scope="package", autouse=True)
+def trees() -> Iterator[None]:
+    """Let go of the trees behind the last test that walks through them."""
+    yield
+    forget_trees()
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,19 @@ def tree(path: Path) -> ast.Module:
 
 
 @functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return the nodes of the syntax tree of a file."""
+    with paused():
+        return tuple(ast.walk(tree(path)))
+
+
+def forget_trees() -> None:
+    """Let go of a million objects, through which every collection of garbage would walk."""
+    tree.cache_clear()
+    nodes.cache_clear()
+
+
+@functools.cache
 def tracked() -> tuple[Path, ...]:
     """Return the text files under version control; those of the tree where there is no git."""
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from inlay.codegen.backend_table import backends
-from tests.architecture.sources import modules, place, tree
+from tests.architecture.sources import modules, nodes, place
 
 OWN = ("src/inlay/codegen/backends/", "src/inlay/codegen/backend_table.py", "src/inlay/codegen/interface.py")
 FIELDS = {"generator", "loader", "driver"}
@@ -59,7 +59,7 @@ def test_only_back_ends_compare_names_of_generators_and_drivers() -> None:
         f"{place(path)}:{node.lineno}"
         for path in modules()
         if not place(path).startswith(OWN)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if any(is_name(e, known) for e in compared(node))
     ]
     assert not found, "ask the back end (codegen/interface.py):\n" + "\n".join(found)
@@ -69,7 +69,7 @@ def test_this_machine_is_described_in_one_place() -> None:
     """For code by its back end. Running compares it with what executables need; `targets` shows it; mocks run in it."""
     found: set[str] = set()
     for path in modules():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom):
                 imported = {f"{node.module}.{alias.name}" for alias in node.names}
                 if imported & {"inlay.machine.target.host", "inlay.machine.target"}:

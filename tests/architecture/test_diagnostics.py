@@ -7,7 +7,7 @@ import functools
 import re
 
 from inlay.base.catalog.table import entries, find, page
-from tests.architecture.sources import modules, place, tree
+from tests.architecture.sources import modules, nodes, place
 
 ID = re.compile(r"[a-z][a-z0-9]*\.[a-z0-9]+(?:-[a-z0-9]+)*")
 # A call whose name says that it makes a finding; ids also reach these through helpers.
@@ -22,7 +22,7 @@ def raised() -> dict[str, str]:
     for path in modules():
         if "catalog" in path.parts:
             continue
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             makes = bool(MAKES_FINDING.search(_name(node.func)))

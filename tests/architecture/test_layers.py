@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 
-from tests.architecture.sources import PACKAGE, ROOT, modules, place, tree
+from tests.architecture.sources import PACKAGE, ROOT, modules, nodes, place
 
 # Third-party packages that a module may import when it first needs them: each is an extra, or
 # too slow to import for those who do not use it.
@@ -34,7 +34,7 @@ def test_every_package_is_in_the_map() -> None:
 def test_no_import_inside_a_function_but_of_optional_packages() -> None:
     found: list[str] = []
     for path in modules():
-        for function in ast.walk(tree(path)):
+        for function in nodes(path):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for node in ast.walk(function):
@@ -54,7 +54,7 @@ def test_no_import_inside_a_function_but_of_optional_packages() -> None:
 def test_imports_are_absolute_and_named() -> None:
     found: list[str] = []
     for path in modules():
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and (
                 node.level or any(alias.name == "*" for alias in node.names)
             ):
@@ -68,7 +68,7 @@ def test_only_options_and_commands_read_the_environment() -> None:
         name = place(path).removeprefix("src/inlay/")
         if name == "base/options.py" or name.startswith("cli/"):
             continue
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             reads = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
             taken = isinstance(node, ast.ImportFrom) and any(
                 alias.name in ("environ", "getenv") for alias in node.names

@@ -21,6 +21,7 @@ def check(seed: int, only: str = "", *, compiled: bool) -> None:
     assert outcome in FINE, f"{detail}\n{case}"
 
 
+@pytest.mark.sample(80)
 @pytest.mark.parametrize("op", sorted(FAMILIES))
 def test_evaluated(op: str) -> None:
     """One case of each operator, and none that nobody can say anything about."""

@@ -37,6 +37,7 @@ def test_null(suite):
     passed(run(suite, "null", ""))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("options", ["", *(f"units=2 seed={s}" for s in range(8))])
 def test_host(suite, options):
     passed(run(suite, "host", f"memory=16777216 {options}"))

@@ -23,6 +23,7 @@ def test_seeds_name_models():
     assert drawn(5) != drawn(6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_drawn_models(seed):
     assert compared(drawn(seed).SerializeToString()) == "ok"

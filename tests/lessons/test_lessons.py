@@ -17,7 +17,15 @@ from tests.data import REPOSITORY
 LESSONS = sorted((REPOSITORY / "docs" / "lessons").glob("[0-9][0-9]_*.py"))
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+LONG = ("06_", "07_")
+"""Of accelerators, whose checks run hundreds of programs."""
+
+
+@pytest.mark.parametrize(
+    "lesson",
+    [pytest.param(x, marks=pytest.mark.slow) if x.name.startswith(LONG) else x for x in LESSONS],
+    ids=lambda path: path.stem,
+)
 def test_a_lesson_runs(
     lesson: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -112,7 +112,7 @@ def used(found: Explanation) -> set[str]:
     return {o.device for o in found.operations} | on_the_way
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("board", BOARDS)
 def test_compiling_obeys_what_explaining_says(board: str, name: str) -> None:

@@ -31,6 +31,7 @@ def test_control_flow_is_kept(id):
     assert any(isinstance(x, If) for x in nodes)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.data
 @pytest.mark.parametrize("id", [*MODELS, *(pytest.param(m, marks=pytest.mark.slow) for m in OTHERS)])

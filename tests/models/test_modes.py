@@ -17,7 +17,7 @@ SLOW = {"super_resolution", "silero_vad_16k", "magika_v3_3", "gen_dyn_transforme
 
 @pytest.mark.llvm
 @pytest.mark.data
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("id", [pytest.param(x, marks=pytest.mark.slow) if x in SLOW else x for x in DYNAMIC])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_same_bits(id, threads, tmp_path):

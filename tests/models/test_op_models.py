@@ -47,6 +47,7 @@ def test_the_archives_are_complete():
     assert len(MODELS) == 455
 
 
+@pytest.mark.sample(40)
 @pytest.mark.data
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda c: c.name)
 def test_evaluated_sample(case):

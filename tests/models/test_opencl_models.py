@@ -141,6 +141,7 @@ def test_models_on_host_and_device(device, id, rules):
     assert len(set(ran)) == len(chosen)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.data
 @pytest.mark.llvm
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])

@@ -109,6 +109,7 @@ def present(driver: str) -> None:
         pytest.skip(str(failure))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["mnist8", "gen_greedy_decode_onnx"])
 def test_some_placements(models, name, tmp_path_factory):
     cache = str(tmp_path_factory.getbasetemp() / "placements")

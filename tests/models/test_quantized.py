@@ -64,7 +64,7 @@ FLOATS = {"residual": {"softmax"}, "attention": {"softmax", "layer_norm"}}
 
 
 @pytest.mark.parametrize(("net", "form"), [(n, f) for n in NETS for f in FORMS])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_layers_are_within_a_step_of_their_graph_in_f64(net, form, tmp_path):
     m, out = NETS[net]()
     model = quantized(m.model(out), m.samples(), tmp_path, **FORMS[form])
@@ -219,7 +219,7 @@ def trained_net(spelling: str, *, per_channel: bool, casts: bool) -> tuple[Float
 
 @pytest.mark.parametrize("spelling", ["quotient", "product", "clamped first"])
 @pytest.mark.parametrize(("per_channel", "casts"), [(False, False), (True, False), (True, True)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_trained_networks_are_integers(spelling, per_channel, casts):
     m, out = trained_net(spelling, per_channel=per_channel, casts=casts)
     model, inputs = m.model(out).SerializeToString(), m.samples(1)[0]

@@ -76,7 +76,7 @@ CASES = [
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(16)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("name", "args"), CASES)
 def test_all_executors_agree(name: str, args: list[np.ndarray]):
     module = program(name)
@@ -93,7 +93,7 @@ def test_all_executors_agree(name: str, args: list[np.ndarray]):
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
 def test_all_modes_agree(name: str):
     """With kernels issued as commands, in an order that a seed picks, and on two threads."""

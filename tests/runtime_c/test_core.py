@@ -126,6 +126,7 @@ def test_tasks_under_sanitizers(driver, tmp_path, mode, seed):
     assert 5 < sum("broken" in line for line in lines) < 75
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize(
     ("kind", "word"),
     [

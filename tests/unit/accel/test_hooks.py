@@ -222,6 +222,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.llvm
 @pytest.mark.parametrize(("level", "line", "said"), WRONG)
 def test_a_hook_that_fails_is_left_out_and_says_where(tmp_path, level, line, said) -> None:

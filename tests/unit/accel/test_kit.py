@@ -68,7 +68,7 @@ WRONG = [
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("old", "new", "section", "message"), WRONG)
 def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
     found = failures(changed(tmp_path, old, new))
@@ -82,6 +82,7 @@ def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
 CRASHES = "from inlay.accel.api import *\nimport ctypes, time\nclass Crashing(Accelerator):\n    pass\n{0}"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("line", "seconds", "message"),
     [

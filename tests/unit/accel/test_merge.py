@@ -131,6 +131,7 @@ def whole(module: Module) -> TiledCommand:
     return next(s for s in reversed(streams(module)[1]) if len(s.calls) == calls)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(12))
 def test_chains_give_the_bits_of_their_program(seed: int) -> None:
     text = Program(seed).drawn(4)

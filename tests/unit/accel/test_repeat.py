@@ -113,6 +113,7 @@ def _listed(found: object) -> list[np.ndarray]:
     return [np.asarray(x) for x in found] if isinstance(found, tuple | list) else [np.asarray(found)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("result", ["(y, h, c)", "y", "h", "(h, c)", "(y, c)"])
 def test_a_loop_by_hand_is_one_command_whatever_is_read_of_it(result: str, fast: str) -> None:
     check(program(result), fast)

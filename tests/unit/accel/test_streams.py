@@ -107,6 +107,7 @@ def test_the_model_computes_what_the_program_means_in_the_time_that_was_planned(
     assert cycles == found.made.scheduled.timing.total
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "parameters",
     [

@@ -177,6 +177,7 @@ SHARED = {flag for command, flag in flags() if command == "run"}
 SAMPLE = [(c, f) for c, f in flags() if c == "run" or f not in {*SHARED, "--calibrate"}]
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize(("command", "flag"), SAMPLE)
 def test_a_sample_of_bad_values(command, flag, folder, capsys):
     for value in random.Random(f"{command}{flag}").sample(WORDS, 3):
@@ -251,6 +252,7 @@ BAD = [
 ]
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("line", BAD)
 def test_what_is_bad_is_refused_in_words(line, folder, capsys):
     check(line.split(" "), capsys, allowed=(1, 2, 3))
@@ -263,6 +265,7 @@ def test_refusals_are_objects_for_programs(line, folder, capsys):
     assert shown["schema"] == 1 and all(found["message"] for found in shown["errors"])
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("name", [*passes(), "costs", "anything"])
 def test_each_pass_runs_or_says_what_it_requires(name, folder, capsys):
     for before in ("", "to-anf,", "to-anf,eta-expand,fuse-ops,"):

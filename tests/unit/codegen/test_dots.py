@@ -74,6 +74,7 @@ def test_compiled_is_the_plain_sum(a: str, b: str, g: int, lanes: int) -> None:
             np.testing.assert_array_equal(run_native(f, [x, w], {"m": 5, "n": lanes}, target=target)[0], want)
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(("a", "b"), FORMATS)
 @pytest.mark.parametrize("lanes", [2, 8, 16, 48])
 def test_one_product_is_half_a_pair(a: str, b: str, lanes: int) -> None:

@@ -47,7 +47,7 @@ lowered func gemm(A: f32[m, 24], B: f32[3, 24, 32], bias: f32[96]) -> (C: f32[m,
 """
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 @pytest.mark.parametrize("m", [0, 1, 6, 13])
 def test_gemm(m: int, parts: int) -> None:

@@ -94,6 +94,7 @@ def ulps(y: np.ndarray, exact: np.ndarray) -> np.ndarray:
     return np.abs(y.astype(np.longdouble) - exact) / unit
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("name", list(FUNCTIONS))
 def test_accuracy(name: str, kind: str) -> None:

@@ -38,6 +38,7 @@ def numbers(count: int) -> np.ndarray:
     return np.where(RNG.random(count) < 0.3, ends, drawn).astype(np.int32)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("value", FORMS)
 @pytest.mark.parametrize("lanes", [2, 4, 6, 16])
 def test_compiled_is_what_it_means(value: str, lanes: int) -> None:

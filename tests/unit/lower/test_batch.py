@@ -46,7 +46,7 @@ def variants(array: np.ndarray) -> list[np.ndarray]:
     return [a.reshape(array.shape) for a in (flat, np.roll(flat, 1), flat[::-1])]
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize(("d", "s", "share"), CASES)
 def test_batch(d: OpDef, s: Sample, share: bool) -> None:
     made = function_of(d, s, symbolic=False)

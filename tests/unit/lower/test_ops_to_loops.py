@@ -69,6 +69,7 @@ def _largest(a: np.ndarray) -> float:
     return float(np.max(wide, initial=0, where=np.isfinite(wide)))
 
 
+@pytest.mark.sample(80)
 @pytest.mark.parametrize(("d", "s", "symbolic"), list(cases()))
 def test_operator(d: OpDef, s: Sample, symbolic: bool) -> None:
     made = function_of(d, s, symbolic=symbolic)

@@ -80,6 +80,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.llvm
 @pytest.mark.parametrize("plan", ["serial", "parallel"])
 @pytest.mark.parametrize("name", MODELS)

@@ -33,6 +33,7 @@ def program():
     return parse_module(PROGRAM, table())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize("board", ["host", "host_two"])
 @pytest.mark.parametrize(
@@ -75,6 +76,7 @@ def test_what_is_explained_is_what_is_compiled(name, board):
         assert plan in made.report.to_json()["memory"]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("board", board_names())
 def test_every_board_has_every_view(board):
     for view in View:

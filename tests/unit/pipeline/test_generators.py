@@ -104,6 +104,7 @@ def halves(memories: str, coherent: str = "", arch: str = "native", lines: str =
     return read_board("halves", text.replace("NAME", arch).replace("ARCH", lines), place="halves")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.llvm
 @pytest.mark.parametrize(
     ("memories", "coherent", "copies"),
@@ -136,6 +137,7 @@ def test_who_shares_memory_without_seeing_what_is_written_is_told_what_to_say():
     assert hint in failure.value.diagnostics[0].hint
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("lines", "memories", "reason"),
     [

@@ -190,6 +190,7 @@ entry main("x", "w") -> ("y");
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize("pin", ["relu=cpu1", "tanh=cpu1", "add=cpu1", "matmul*=cpu1"])
 def test_elements_of_lists_are_copied_where_their_type_is_known(pin, tmp_path, kernels):

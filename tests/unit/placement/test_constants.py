@@ -89,6 +89,7 @@ def program(body: str, far: str) -> Module:
     return read(f'fn main(x: V) -> V {{ {text} }} entry main("x") -> ("y");'.replace("V", V))
 
 
+@pytest.mark.sample(8)
 @pytest.mark.llvm
 @pytest.mark.parametrize("position", POSITIONS)
 def test_constants_come_to_a_device(position: str):

@@ -458,6 +458,7 @@ def summary(module: Module) -> list[tuple[str, ...]]:
     return sorted(found)
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("name", [*CASES, *FLOOR])
 def test_the_order_of_lets_changes_nothing(name: str) -> None:
     machine, source, _ = (CASES | FLOOR)[name]

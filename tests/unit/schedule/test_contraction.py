@@ -149,7 +149,7 @@ def convolution(
     return from_te("conv", inputs, [y])
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("epilogue", [False, True])
 @pytest.mark.parametrize(
     ("image", "kernel", "channels", "stride", "pad"),

@@ -124,6 +124,7 @@ def test_a_machine_without_a_unit_has_none() -> None:
     assert "@matrix" not in print_function(s.function)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("x_format", [U8, I8])
 @pytest.mark.parametrize("case", [((7, 7), (64, 64), 3), ((6, 30), (80, 96), 3), ((3, 112), (24, 64), 1)])
 def test_compiled_is_the_interpreter(case: tuple, x_format: DType) -> None:

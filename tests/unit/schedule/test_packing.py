@@ -36,6 +36,7 @@ def two_factors(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
     return from_te("matmul", [x, w, v], [z])
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b", "sizes"),
@@ -70,6 +71,7 @@ def test_left_where_it_is(a: Dims, b: Dims) -> None:
     assert "cache_read" not in [step.primitive for step in s.trace]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [96, 97, 100])
 def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     f = two_factors((rows, 40), (40, 8), bias=True)

@@ -143,7 +143,7 @@ def reduction(
     return from_te("r", [x], [y])
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN])
 @pytest.mark.parametrize("then", [False, True])
 @pytest.mark.parametrize(

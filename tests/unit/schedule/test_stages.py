@@ -39,6 +39,7 @@ def convolution(images: object, rows: int, columns: int, lines: int, *, relu: bo
     return from_te("conv", [x, u], [y])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize(
     ("shape", "lines", "sizes"),

@@ -47,6 +47,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.llvm
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize(("per", "dtype", "has_zero"), FORMS)
