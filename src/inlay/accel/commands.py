@@ -44,6 +44,7 @@ class Planned:
         reads, writes: what it touches.
         cycles: how long it takes by itself, without what it waits for.
         outside: cycles, behind those, for which it has the memory of the board.
+        is_copy: whether it is no instruction; a copy that only fills has no cycles outside.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Planned:
     writes: tuple[Span, ...] = ()
     cycles: int = 0
     outside: int = 0
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

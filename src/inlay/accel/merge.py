@@ -3,115 +3,97 @@
     conv -> conv -> sum        a stream each: every value goes to the host and comes back in another form
     conv; conv; sum            one stream: the array of units that one match stores is what the next one loads
 
-A value between two matches has the same units on both sides, or they are not merged. Tiles of a match stand
+A value between two matches has the same units on both sides, or they are not merged. It stays in the device
+where that has room for it (`resident`), or leaves it and comes back. Tiles of a match stand
 behind those of the match before in each memory, as far as there is room, so that the first copies of the
 next match do not wait for its last instructions; the number of its slots is also tried as if memories were
-half as large. What is fastest in simulated time is taken.
+half as large. What is fastest in simulated time is taken, of all that was tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Planned
 from inlay.accel.declare import Access
-from inlay.accel.group import Group, Tensor, align_of
+from inlay.accel.group import Tensor, align_of
+from inlay.accel.keep import choices, settings_of
 from inlay.accel.layout import Laid
-from inlay.accel.plan import MOST_COMMANDS, Part, plan, room
+from inlay.accel.member import Member, form_of
+from inlay.accel.plan import MOST_COMMANDS, Part, Setting, Tiling, plan
 from inlay.accel.reorder import earlier
-from inlay.accel.stages import Untiled, Value
-from inlay.accel.tile import Scheduled, in_order, result_of, with_rooms
+from inlay.accel.resident import Kept, placed
+from inlay.accel.stages import Untiled
+from inlay.accel.tile import Scheduled, in_order, result_of, search, with_rooms
 from inlay.ir.expr import Expr
 
-Form = tuple[int, tuple[int, ...], str]
-"""What two arrays of units must have in common to be one."""
+_MOST_TRIED = 3
+"""Tilings that are simulated for a match where values stay."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Member:
-    """A match that is to be in a stream.
+@dataclass(slots=True)
+class Merging:
+    """What merges matches of an architecture, and remembers the tiles that were found for settings."""
 
-    Attributes:
-        scheduled: by itself.
-        sources: the values of the program that its operands and its result are; constants are left out.
-    """
+    arch: Architecture
+    found: dict[object, Tiling] = field(default_factory=dict[object, Tiling])
 
-    scheduled: Scheduled
-    sources: Mapping[Value, Expr]
+    def merged(self, members: Sequence[Member]) -> Scheduled:
+        """Return matches, in the order of the program, as one stream.
 
-    @property
-    def group(self) -> Group:
-        """The instructions of the match."""
-        return self.scheduled.parts[0].group
-
-    @property
-    def result(self) -> Expr:
-        """The value that it computes."""
-        value = self.scheduled.result.laid.whole
-        assert value is not None, "a result is no record"
-        return self.sources[value]
-
-    def forms(self) -> Iterator[tuple[Expr, Form]]:
-        """Yield the arrays of units that its operands and its result are."""
-        return forms_in(self.group, self.sources)
-
-
-def forms_in(group: Group, sources: Mapping[Value, Expr]) -> Iterator[tuple[Expr, Form]]:
-    """Yield the arrays of units that values of the program are in a match."""
-    for x in group.tensors:
-        if x.whole is not None and x.whole in sources:
-            yield sources[x.whole], form_of(x)
-
-
-def form_of(x: Laid) -> Form:
-    """Return what an array of units looks like, wherever it came from."""
-    fields = [(f.dtype.name, f.lanes) for f in x.fields]
-    return x.unit, tuple(a.extent for a in x.axes), str(fields)
-
-
-def merged(arch: Architecture, members: Sequence[Member]) -> Scheduled:
-    """Return matches, in the order of the program, as one stream.
-
-    Raises:
-        Untiled: a value between two of them has another form on each side, or commands are too many.
-    """
-    first = members[0].group.launches
-    if any([x.extent for x in m.group.launches] != [x.extent for x in first] for m in members):
-        raise Untiled("matches run over other images")
-    tensors, brought, size = _tensors(arch, members)
-    best: Scheduled | None = None
-    for share in (1, 2):
-        parts = _placed(members, tensors, share)
-        commands = [c for p in parts for c in plan(p)]
-        if len(commands) > MOST_COMMANDS:
-            raise Untiled(f"more than {MOST_COMMANDS} commands")
-        for order in (commands, earlier(commands)):
-            best = _faster(
-                arch, best, parts, order, (brought, tensors[-1][result_of(members[-1].group).laid], size)
-            )
-    assert best is not None, "one order at least was tried"
-    return best
-
-
-def _faster(
-    arch: Architecture,
-    best: Scheduled | None,
-    parts: tuple[Part, ...],
-    commands: Sequence[Planned],
-    outside: tuple[tuple[Tensor, ...], Tensor, int],
-) -> Scheduled:
-    """Return the faster one of a stream and the best one so far."""
-    stream, timing = in_order(arch, commands)
-    if best is not None and best.timing.total <= timing.total:
+        Raises:
+            Untiled: a value between two of them has another form on each side, or commands are too many.
+        """
+        first = members[0].group.launches
+        if any([x.extent for x in m.group.launches] != [x.extent for x in first] for m in members):
+            raise Untiled("matches run over other images")
+        best: Scheduled | None = None
+        for kept in choices(self.arch, members):
+            try:
+                best = self._faster(best, members, kept)
+            except Untiled:
+                if best is None:
+                    raise
+        assert best is not None, "one choice at least was tried"
         return best
-    brought, result, size = outside
-    return Scheduled(parts, brought, result, size, stream, timing)
+
+    def _faster(self, best: Scheduled | None, members: Sequence[Member], kept: Sequence[Kept]) -> Scheduled:
+        """Return the fastest stream in which some values stay, or the best one so far."""
+        arch, residents = self.arch, placed(self.arch, kept)
+        assert residents is not None, "what stays has room"
+        settings = settings_of(members, kept, residents)
+        tensors, brought, size = _tensors(arch, members, settings)
+        outside = brought, tensors[-1][result_of(members[-1].group).laid], size
+        tilings = [self._tiling(m, s) for m, s in zip(members, settings, strict=True)]
+        fills = [(k.lower, f) for k, r in zip(kept, residents, strict=True) for f in k.fills(arch, r)]
+        for share in (1, 2):
+            parts = _placed(settings, tilings, tensors, share)
+            commands = [
+                c for at, p in enumerate(parts) for c in (*(f for n, f in fills if n == at), *plan(p))
+            ]
+            if len(commands) > MOST_COMMANDS:
+                raise Untiled(f"more than {MOST_COMMANDS} commands")
+            for order in (commands, earlier(commands)):
+                stream, timing = in_order(arch, order)
+                if best is None or timing.total < best.timing.total:
+                    best = Scheduled(parts, *outside, stream, timing)
+        assert best is not None, "one order at least was tried"
+        return best
+
+    def _tiling(self, m: Member, setting: Setting) -> Tiling:
+        """Return the tiles of a match where values stay; those that it has by itself where nothing does."""
+        (alone,) = m.scheduled.parts
+        if not setting.residents and not setting.rooms:
+            return alone.tiling
+        key = (m.group, frozenset(setting.residents), tuple(sorted(setting.rooms.items())))
+        if key not in self.found:
+            self.found[key] = search([setting], _MOST_TRIED).parts[0].tiling
+        return self.found[key]
 
 
 def _tensors(
-    arch: Architecture, members: Sequence[Member]
+    arch: Architecture, members: Sequence[Member], settings: Sequence[Setting]
 ) -> tuple[list[dict[Laid, Tensor]], tuple[Tensor, ...], int]:
     """Return where operands of each match are outside, those that the host brings, and the bytes."""
     at = 0
@@ -122,6 +104,8 @@ def _tensors(
         mine: dict[Laid, Tensor] = {}
         inner, last = {x.result for x in members[:number]}, number == len(members) - 1
         for x, old in m.group.tensors.items():
+            if x in settings[number].residents:
+                continue
             source = m.sources.get(x.whole) if x.whole is not None else None
             same = (
                 [t for t in known.get(source, ()) if form_of(t.laid) == form_of(x)]
@@ -146,19 +130,20 @@ def _tensors(
 
 
 def _placed(
-    members: Sequence[Member], tensors: Sequence[Mapping[Laid, Tensor]], share: int
+    settings: Sequence[Setting],
+    tilings: Sequence[Tiling],
+    tensors: Sequence[Mapping[Laid, Tensor]],
+    share: int,
 ) -> tuple[Part, ...]:
     """Return where tiles of each match begin: behind those of the match before, or at the front."""
     made: list[Part] = []
     ends: dict[str, int] = {}
-    for m, own in zip(members, tensors, strict=True):
-        (alone,) = m.scheduled.parts
-        tiling = with_rooms(alone.group, alone.tiling, share)
-        part = replace(alone, tensors=own, tiling=tiling)
+    for setting, tiling, own in zip(settings, tilings, tensors, strict=True):
+        part = Part(setting, with_rooms(setting, tiling, share), own)
         starts: dict[str, int] = {}
         for memory, size in part.sizes().items():
             begin = ends.get(memory, 0)
-            starts[memory] = begin if begin + size <= room(m.group, memory) else 0
+            starts[memory] = begin if begin + size <= setting.room(memory) else 0
             ends[memory] = starts[memory] + size
         made.append(replace(part, starts=starts))
     return tuple(made)

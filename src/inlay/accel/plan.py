@@ -8,7 +8,8 @@
         copy the tile of the result out
 
 A tile of an operand stands in one of several slots of its memory, and stays until its slot is needed: what
-the next tile wants again is not brought twice, and the rest of it comes while this one is computed.
+the next tile wants again is not brought twice, and the rest of it comes while this one is computed. An
+operand that stays in the device between matches (`resident`) has no tiles and no copies.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from inlay.accel.commands import Place, Planned, Span
 from inlay.accel.declare import Access, Dim, Memory
 from inlay.accel.group import Group, Step, Tensor, command_cycles, copy_of, sums_of
 from inlay.accel.layout import Axis, Laid
+from inlay.accel.resident import Resident
 from inlay.accel.stages import Untiled
 from inlay.accel.unify import Unified
 from inlay.arith.expr import Sym
@@ -63,43 +65,66 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """Where a match is computed.
+
+    Attributes:
+        group: its instructions.
+        residents: its operands that stay in the device.
+        rooms: units of memories that its tiles may take, where that is not all of them.
+    """
+
+    group: Group
+    residents: Mapping[Laid, Resident] = field(default_factory=dict[Laid, Resident])
+    rooms: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def room(self, memory: str) -> int:
+        """Return the units of a memory that tiles may take."""
+        return self.rooms.get(memory, room(self.group, memory))
+
+    def buffers(self) -> list[Buffer]:
+        """Return the operands that need room for tiles; sums are one for all who read them."""
+        made: list[Buffer] = []
+        sums: dict[object, list[tuple[int, str]]] = {}
+        for at, step in enumerate(self.group.steps):
+            inner = dict(sums_of(step))
+            for name, x in step.operands.items():
+                if name in inner:
+                    sums.setdefault(inner[name], []).append((at, name))
+                elif x not in self.residents:
+                    made.append(Buffer(x, self.group.tensors[x], ((at, name),)))
+        steps = self.group.steps
+        return made + [Buffer(steps[u[0][0]].operands[u[0][1]], None, tuple(u)) for u in sums.values()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """A match in a stream.
 
     Attributes:
-        group: its instructions.
+        setting: where it is computed.
         tiling: its tiles.
         tensors: where operands stand that copies bring.
         starts: of memories of the device whose first unit is not the first of its tiles, that unit.
     """
 
-    group: Group
+    setting: Setting
     tiling: Tiling
     tensors: Mapping[Laid, Tensor]
     starts: Mapping[str, int] = field(default_factory=dict[str, int])
 
+    @property
+    def group(self) -> Group:
+        """Its instructions."""
+        return self.setting.group
+
     def sizes(self) -> dict[str, int]:
         """Return how many units of each memory its tiles take."""
         found: dict[str, int] = {}
-        for b, slots in zip(buffers(self.group), self.tiling.slots, strict=True):
+        for b, slots in zip(self.setting.buffers(), self.tiling.slots, strict=True):
             taken = slots * _size(b.laid.tile(self.tiling.counts))
             found[b.laid.memory] = found.get(b.laid.memory, 0) + taken
         return found
-
-
-def buffers(group: Group) -> list[Buffer]:
-    """Return the operands that need room in the device; sums are one for all who read them."""
-    made: list[Buffer] = []
-    sums: dict[object, list[tuple[int, str]]] = {}
-    for at, step in enumerate(group.steps):
-        inner = dict(sums_of(step))
-        for name, x in step.operands.items():
-            if name in inner:
-                sums.setdefault(inner[name], []).append((at, name))
-            else:
-                made.append(Buffer(x, group.tensors[x], ((at, name),)))
-    made += [Buffer(group.steps[u[0][0]].operands[u[0][1]], None, tuple(u)) for u in sums.values()]
-    return made
 
 
 def room(group: Group, memory: str) -> int:
@@ -163,11 +188,12 @@ class _Planning:
     def _allocate(self) -> None:
         """Give every slot an address; slots are there all the time, so one stands behind the other."""
         top = dict(self.part.starts)
-        for b, slots in zip(buffers(self.group), self.tiling.slots, strict=True):
+        setting = self.part.setting
+        for b, slots in zip(setting.buffers(), self.tiling.slots, strict=True):
             size = _size(b.laid.tile(self.tiling.counts))
             first = top.get(b.laid.memory, 0)
             top[b.laid.memory] = first + slots * size
-            if top[b.laid.memory] > room(self.group, b.laid.memory):
+            if top[b.laid.memory] > setting.room(b.laid.memory):
                 raise Untiled(f"{b.laid.memory} is too small for a tile")
             made = _Room(b, [first + i * size for i in range(slots)], [None] * slots, [0] * slots)
             self.rooms.update(dict.fromkeys(b.users, made))
@@ -206,6 +232,9 @@ class _Planning:
 
     def _bring(self, at: int, name: str, begin: Mapping[Sym, int], count: Mapping[Sym, int]) -> int:
         """Return where the tile of an operand stands; copy it in if it does not yet."""
+        resident = self._resident(at, name)
+        if resident is not None:
+            return resident.at(self.group.steps[at].operands[name], begin)
         base, there = self._slot((at, name), begin)
         b = self.rooms[at, name].buffer
         if not there and b.tensor is not None and b.laid.access is Access.READ:
@@ -214,9 +243,14 @@ class _Planning:
 
     def _out(self, at: int, begin: Mapping[Sym, int], count: Mapping[Sym, int]) -> None:
         name = self.group.steps[at].main.meaning.instruction.written
+        if self._resident(at, name) is not None:
+            return
         base, _ = self._slot((at, name), begin)
         tensor = self.part.tensors[self.rooms[at, name].buffer.laid]
         self.commands += copies(self.group.arch, tensor, base, begin, count)
+
+    def _resident(self, at: int, name: str) -> Resident | None:
+        return self.part.setting.residents.get(self.group.steps[at].operands[name])
 
     def _run(
         self,
@@ -234,7 +268,8 @@ class _Planning:
         places: dict[str, Place] = {}
         spans: dict[Access, list[Span]] = {Access.READ: [], Access.WRITE: []}
         for name, x in operands.items():
-            steps = _steps(x, counts)
+            stays = self.part.setting.residents.get(x)
+            steps = _steps(x, stays.extents if stays is not None else x.tile(counts))
             begin = bases[name] + sum(steps.get(s, 0) * n for s, n in here.items())
             stride = [0 if (loop := u.axes[s]) is None else steps.get(loop.sym, 0) for s in sizes]
             shape = i.operands[name].shape
@@ -271,14 +306,14 @@ def _size(shape: Sequence[int]) -> int:
     return size
 
 
-def _steps(x: Laid, counts: Mapping[Sym, int]) -> dict[Sym, int]:
-    """Return how many units of a tile a step of each loop is."""
+def _steps(x: Laid, extents: Sequence[int]) -> dict[Sym, int]:
+    """Return how many units a step of each loop is in an array of some extents."""
     found: dict[Sym, int] = {}
     stride = 1
-    for axis in reversed(x.axes):
+    for axis, extent in zip(reversed(x.axes), reversed(extents), strict=True):
         for s, step in axis.terms:
             found[s] = found.get(s, 0) + step * stride
-        stride *= axis.reach(counts)
+        stride *= extent
     return found
 
 
@@ -376,4 +411,5 @@ def _moved(arch: Architecture, tensor: Tensor, chip: int, at: int, rows: _Run, c
     latency, rate = arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
     moving = -(-y * width * x.unit // rate)
     reads, writes = (outer, (there,)) if copy.into_chip else ((there,), outer)
-    return Planned(tensor.copy, queue, numbers, {"chip": Place(chip)}, reads, writes, latency, moving)
+    chips = {"chip": Place(chip)}
+    return Planned(tensor.copy, queue, numbers, chips, reads, writes, latency, moving, is_copy=True)

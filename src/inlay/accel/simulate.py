@@ -19,7 +19,7 @@ class Timing:
 
     Attributes:
         total: from the first command to the end of the last.
-        moving: in which copies move bytes or wait for the first one.
+        moving: in which copies fill, move bytes or wait for the first one.
         hidden: of these, in which instructions run as well.
         computing: in which instructions run.
     """
@@ -52,6 +52,7 @@ def simulate(stream: Sequence[Ordered], channels: int) -> Timing:
         end = begin + x.command.cycles
         if x.command.outside:
             bus = end = max(end, bus) + x.command.outside
+        if x.command.is_copy:
             copies.append((begin, end))
         elif x.command.cycles:
             runs.append((begin, end))

@@ -17,7 +17,7 @@ from inlay.accel.commands import Ordered, Planned
 from inlay.accel.declare import Access
 from inlay.accel.group import Group, Tensor, command_cycles, copy_of
 from inlay.accel.order import Channel, Ordering
-from inlay.accel.plan import Buffer, Part, Tiling, buffers, plan, room
+from inlay.accel.plan import Buffer, Part, Setting, Tiling, plan
 from inlay.accel.simulate import Timing, simulate
 from inlay.accel.stages import Loop, Untiled
 from inlay.arith.expr import Sym
@@ -65,23 +65,27 @@ def channels(arch: Architecture) -> tuple[Channel, ...]:
     return tuple(Channel(names[id(t.source)], names[id(t.target)]) for t in arch.description.order)
 
 
-def search(ways: Sequence[Group]) -> Scheduled:
+def search(ways: Sequence[Setting], most: int = _MOST_RANKED) -> Scheduled:
     """Return the fastest schedule that is found of several ways to compute a match.
+
+    Args:
+        ways: groups, and where they are computed.
+        most: tilings that are simulated.
 
     Raises:
         Untiled: none fits.
     """
     ranked = _best_first(ways, windows=False) or _best_first(ways, windows=True)
     if not ranked:
-        raise Untiled("; ".join(dict.fromkeys(x for g in ways for x in _too_small(g))))
+        raise Untiled("; ".join(dict.fromkeys(x for s in ways for x in _too_small(s))))
     best: Scheduled | None = None
     reasons: dict[str, None] = {}
     spent = tried = failed = 0
-    for _, _, tiling, group in ranked:
-        if tried >= _MOST_RANKED or (best is not None and spent > SIMULATED):
+    for _, _, tiling, setting in ranked:
+        if tried >= most or (best is not None and spent > SIMULATED):
             break
         try:
-            found = schedule(group, tiling)
+            found = schedule(setting, tiling)
         except Untiled as failure:
             reasons[str(failure)] = None
             failed += 1
@@ -97,9 +101,9 @@ def search(ways: Sequence[Group]) -> Scheduled:
     return replace(best, tried=tried)
 
 
-def schedule(group: Group, tiling: Tiling) -> Scheduled:
+def schedule(setting: Setting, tiling: Tiling) -> Scheduled:
     """Return the stream for a tiling, and what it takes."""
-    part = Part(group, tiling, group.tensors)
+    part = Part(setting, tiling, setting.group.tensors)
     return of_part(part, plan(part))
 
 
@@ -127,32 +131,33 @@ def in_order(arch: Architecture, commands: Iterable[Planned]) -> tuple[tuple[Ord
     return stream, simulate(stream, len(found))
 
 
-def _best_first(ways: Sequence[Group], *, windows: bool) -> list[tuple[int, int, Tiling, Group]]:
+def _best_first(ways: Sequence[Setting], *, windows: bool) -> list[tuple[int, int, Tiling, Setting]]:
     """Return tilings that fit, those with the lowest estimate first, with what tells equal ones apart."""
-    found = ((group, x) for group in ways for x in _ranked(group, windows=windows))
-    numbered = [(cycles, number, t, group) for number, (group, (cycles, t)) in enumerate(found)]
+    found = ((setting, x) for setting in ways for x in _ranked(setting, windows=windows))
+    numbered = [(cycles, number, t, setting) for number, (setting, (cycles, t)) in enumerate(found)]
     return sorted(numbered, key=lambda x: x[:2])
 
 
-def _too_small(group: Group) -> Iterator[str]:
+def _too_small(setting: Setting) -> Iterator[str]:
     """Yield the memories in which not even the smallest tiles stand side by side."""
-    least = dict.fromkeys(group.blocks, 1)
-    needed = buffers(group)
+    least = dict.fromkeys(setting.group.blocks, 1)
+    needed = setting.buffers()
     for memory in dict.fromkeys(b.laid.memory for b in needed):
         size = sum(_tile_units(b, least) for b in needed if b.laid.memory == memory)
-        if size > room(group, memory):
-            yield f"{memory} has {room(group, memory)} units, and the smallest tiles take {size}"
+        if size > setting.room(memory):
+            yield f"{memory} has {setting.room(memory)} units, and the smallest tiles take {size}"
 
 
-def _ranked(group: Group, *, windows: bool) -> Iterator[tuple[int, Tiling]]:
+def _ranked(setting: Setting, *, windows: bool) -> Iterator[tuple[int, Tiling]]:
     """Yield the tilings of a group that fit, with an estimate of their time."""
+    group = setting.group
     result = group.steps[-1].operands[group.steps[-1].main.meaning.instruction.written].loops
     loops = list(group.blocks)
     choices = [_counts(group, s, is_whole=not windows and s not in result) for s in loops]
     order_of = [s for s in loops if s in result]
-    needed = buffers(group)
+    needed = setting.buffers()
     estimate = _Estimate(group, needed)
-    rooms = {b.laid.memory: room(group, b.laid.memory) for b in needed}
+    rooms = {b.laid.memory: setting.room(b.laid.memory) for b in needed}
     for chosen in itertools.product(*choices):
         counts = dict(zip(loops, chosen, strict=True))
         slots = _slots(group, needed, counts, rooms)
@@ -187,7 +192,7 @@ def _slots(
     sizes = [_tile_units(b, counts) for b in needed]
     for b, size in zip(needed, sizes, strict=True):
         left[b.laid.memory] -= size
-    if min(left.values()) < 0:
+    if min(left.values(), default=0) < 0:
         return None
     slots, useful = [1] * len(needed), [_useful(group, b, counts) for b in needed]
     for most in range(2, _MOST_SLOTS + 1):
@@ -198,11 +203,20 @@ def _slots(
     return tuple(slots)
 
 
-def with_rooms(group: Group, tiling: Tiling, share: int) -> Tiling:
+def fits(setting: Setting, counts: Mapping[Sym, int]) -> bool:
+    """Whether tiles of some sizes stand side by side."""
+    needed = setting.buffers()
+    return (
+        _slots(setting.group, needed, counts, {b.laid.memory: setting.room(b.laid.memory) for b in needed})
+        is not None
+    )
+
+
+def with_rooms(setting: Setting, tiling: Tiling, share: int) -> Tiling:
     """Return a tiling with as many slots as fit into a part of each memory; as it is where one does not."""
-    needed = buffers(group)
-    rooms = {b.laid.memory: room(group, b.laid.memory) // share for b in needed}
-    slots = _slots(group, needed, tiling.counts, rooms)
+    needed = setting.buffers()
+    rooms = {b.laid.memory: setting.room(b.laid.memory) // share for b in needed}
+    slots = _slots(setting.group, needed, tiling.counts, rooms)
     return tiling if slots is None else replace(tiling, slots=slots)
 
 

@@ -8,6 +8,7 @@ before a match is offered.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,9 +19,10 @@ import numpy as np
 from inlay.accel.accelerator import Architecture
 from inlay.accel.encode import encoded
 from inlay.accel.group import groups
-from inlay.accel.merge import Form, Member, forms_in, merged
+from inlay.accel.member import Form, Member, forms_in
+from inlay.accel.merge import Merging
 from inlay.accel.pattern import Node
-from inlay.accel.plan import Part
+from inlay.accel.plan import Part, Setting
 from inlay.accel.rounding import reach, terms
 from inlay.accel.stages import Stages, Untiled, Value, forms_of
 from inlay.accel.tile import Scheduled, search
@@ -148,6 +150,10 @@ class Tiler:
         self._made: dict[str, Made | str] = {}
 
     @cached_property
+    def _merging(self) -> Merging:
+        return Merging(self._arch)
+
+    @cached_property
     def _meanings(self) -> list[Meaning]:
         return list(meanings(self._arch))
 
@@ -212,7 +218,7 @@ class Tiler:
         key = str(said)
         if key not in self._made:
             try:
-                found = merged(self._arch, members)
+                found = self._merging.merged(members)
                 stages = tuple(c.made.stages[0] for c in commands if c.made is not None)
                 self._made[key] = Made(found, encoded(self._arch, found.stream), stages)
             except Untiled as failure:
@@ -251,7 +257,7 @@ class Tiler:
             try:
                 ways = groups(self._arch, stages, self._meanings, _MOST_FITTED)
                 fitting = [g for g in ways if all(wanted.get(e, f) == f for e, f in forms_in(g, sources))]
-                found = search(fitting[:_MOST_WAYS])
+                found = search([Setting(g) for g in fitting[:_MOST_WAYS]])
                 self._made[key] = Made(found, encoded(self._arch, found.stream), (stages,))
             except Untiled as failure:
                 self._made[key] = str(failure)
@@ -262,13 +268,8 @@ class Tiler:
         key = f"{pattern} {stages.key}"
         if key not in self._made:
             try:
-                ways = [
-                    g
-                    for g, _ in zip(
-                        groups(self._arch, stages, self._meanings), range(_MOST_WAYS), strict=False
-                    )
-                ]
-                found = search(ways)
+                ways = itertools.islice(groups(self._arch, stages, self._meanings), _MOST_WAYS)
+                found = search([Setting(g) for g in ways])
                 self._made[key] = Made(found, encoded(self._arch, found.stream), (stages,))
             except Untiled as failure:
                 self._made[key] = str(failure)

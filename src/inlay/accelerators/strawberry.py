@@ -1,7 +1,8 @@
 """A matrix engine of bytes with memories of its own, programmed by a stream of words of 192 bits.
 
 Three queues take commands from one stream and run on their own: `load` brings tiles in, `compute` works on
-them (and brings its parameters), `store` takes results out. Neighbors order themselves by tokens: four flags
+them (and brings its parameters), `store` takes results out. What is computed stands in the memory that is
+computed from, so it need not leave before it is read. Neighbors order themselves by tokens: four flags
 of every command. Hardware loops walk two levels; a step multiplies `block` bytes by a block of weights.
 Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number.
 Results are rounded as TFLite does, with multipliers and shifts, or as ONNX does, with floats.
@@ -46,16 +47,15 @@ class Strawberry(Accelerator):
 
     # ---- attributes
     block = Param(16, "lanes of the matrix engine", choices=(8, 16, 32))
-    inp_kib, wgt_kib, acc_kib, out_kib = Param(32), Param(256), Param(128), Param(32)
+    act_kib, wgt_kib, acc_kib = Param(64), Param(256), Param(128)
     dram_bytes = Param(8, "bytes in a cycle of the memory outside")
     clock = Param(100 * MHz, "cycles in a second")
 
     # ---- memories (a unit is one step of an address), queues, how queues wait for each other
     dram = Shared("commands say offsets from a base that is set when a stream is started")
-    inp = Memory(inp_kib * KiB, unit=block)
+    act = Memory(act_kib * KiB, unit=block)
     wgt = Memory(wgt_kib * KiB, unit=block * block)
     acc = Memory(acc_kib * KiB, unit=block * 4)
-    out = Memory(out_kib * KiB, unit=block)
     par = Memory(4 * KiB, unit=block * 16)
     load, compute, store = Queue(), Queue(), Queue()
     order = (
@@ -64,10 +64,10 @@ class Strawberry(Accelerator):
         Token(compute, store, push="push_next", pop="pop_prev"),
         Token(store, compute, push="push_prev", pop="pop_next"),
     )
-    ld_inp = Copy(dram, inp, load, 2, Pad(15, Imm(-128, 127)), bytes_per_cycle=dram_bytes, latency=40)
+    ld_act = Copy(dram, act, load, 2, Pad(15, Imm(-128, 127)), bytes_per_cycle=dram_bytes, latency=40)
     ld_wgt = Copy(dram, wgt, load, 2, bytes_per_cycle=dram_bytes, latency=40)
     ld_par = Copy(dram, par, compute, 2, bytes_per_cycle=dram_bytes, latency=40)
-    st_out = Copy(out, dram, store, 2, bytes_per_cycle=dram_bytes, latency=40)
+    st_act = Copy(act, dram, store, 2, bytes_per_cycle=dram_bytes, latency=40)
 
     # ---- patterns
     @pattern
@@ -102,7 +102,7 @@ class Strawberry(Accelerator):
             a[i, j, o] = 0
 
     @instruction(
-        compute, a=InOut(acc, i32, sums), x=In(inp, i8, pixels), w=In(wgt, i8, (block, block)),
+        compute, a=InOut(acc, i32, sums), x=In(act, i8, pixels), w=In(wgt, i8, (block, block)),
         cycles=area + 12,
     )  # fmt: skip
     def gemm(self, a, x, w):
@@ -110,14 +110,14 @@ class Strawberry(Accelerator):
             a[i, j, o] += i32(x[i, j, k]) * i32(w[k, o])
 
     @instruction(
-        compute, a=InOut(acc, i32, sums), x=In(inp, i8, pixels), w=In(inp, i8, (block,)), cycles=area + 12
+        compute, a=InOut(acc, i32, sums), x=In(act, i8, pixels), w=In(act, i8, (block,)), cycles=area + 12
     )
     def mac(self, a, x, w):
         for i, j, o in nest(a.shape):
             a[i, j, o] += i32(x[i, j, o]) * i32(w[o])
 
     @instruction(
-        compute, y=Out(out, i8, pixels), a=In(acc, i32, sums), t=In(par, terms, (block,)),
+        compute, y=Out(act, i8, pixels), a=In(acc, i32, sums), t=In(par, terms, (block,)),
         **ends, cycles=area + 8,
     )  # fmt: skip
     def finish(self, y, a, t, zero, low, high):
@@ -126,7 +126,7 @@ class Strawberry(Accelerator):
             y[i, j, o] = i8(requantize(s, t.mul[o], t.shift[o], zero, low, high, rounding="tflite"))
 
     @instruction(
-        compute, y=Out(out, i8, pixels), a=In(acc, i32, sums), t=In(par, scales, (block,)),
+        compute, y=Out(act, i8, pixels), a=In(acc, i32, sums), t=In(par, scales, (block,)),
         **ends, cycles=area + 8,
     )  # fmt: skip
     def finish_float(self, y, a, t, zero, low, high):
@@ -134,7 +134,7 @@ class Strawberry(Accelerator):
             y[i, j, o] = i8(requantize_float(a[i, j, o] + t.bias[o], t.scale[o], zero, low, high))
 
     @instruction(
-        compute, y=Out(out, i8, pixels), x=In(inp, i8, pixels), z=In(inp, i8, pixels),
+        compute, y=Out(act, i8, pixels), x=In(act, i8, pixels), z=In(act, i8, pixels),
         t=In(par, terms, (block,)), **ends, cycles=2 * area + 8,
     )  # fmt: skip
     def add(self, y, x, z, t, zero, low, high):
@@ -146,7 +146,7 @@ class Strawberry(Accelerator):
     # ---- encoding: flags and addresses are the compiler's
     HEAD = "op:3 pop_prev:1 pop_next:1 push_prev:1 push_next:1 kind:3"
     MOVE = Word(192, HEAD + " chip:16 dram:32 y:16 x:16 stride:16 top:4 bottom:4 left:4 right:4 value:8s")
-    SIZES = " i:14 j:14 dst:12 di:12 dj:12 src:12 si:12 sj:12 aux:12 ai:12 aj:12"
+    SIZES = " i:14 j:14 dst:13 di:13 dj:13 src:13 si:13 sj:13 aux:13 ai:13 aj:13"
     RUN = Word(192, HEAD + SIZES + " par:4 zero:8s low:8s high:8s")
     emit = Stream("strawberry_run", end=RUN(op=3))
 
@@ -155,9 +155,9 @@ class Strawberry(Accelerator):
         op = {"compute": 0, "load": 1, "store": 2}[c.queue]
         return self.RUN(op=op, kind=7, **c.flags) if op == 0 else self.MOVE(op=op, kind=7, **c.flags)
 
-    @encodes(ld_inp, ld_wgt, ld_par, st_out)
+    @encodes(ld_act, ld_wgt, ld_par, st_act)
     def move(self, c):
-        kind = {"ld_inp": 0, "ld_wgt": 1, "ld_par": 2, "st_out": 3}[c.name]
+        kind = {"ld_act": 0, "ld_wgt": 1, "ld_par": 2, "st_act": 3}[c.name]
         return self.MOVE(
             op={"load": 1, "compute": 4, "store": 2}[c.queue], **c.flags, kind=kind, chip=c.chip.at,
             dram=c.dram.at, y=c.y, x=c.x, stride=c.stride, top=c.top, bottom=c.bottom, left=c.left,

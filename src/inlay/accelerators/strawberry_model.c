@@ -24,7 +24,7 @@ enum {
     FAULT_MEMORY    /* the model has no room for itself */
 };
 
-enum { INP, WGT, ACC, OUT, PAR, MEMORIES };
+enum { ACT, WGT, ACC, PAR, MEMORIES };
 enum { COMPUTE, LOAD, STORE, QUEUES };
 enum { LOAD_COMPUTE, COMPUTE_LOAD, COMPUTE_STORE, STORE_COMPUTE, TOKENS };
 enum { WORD = 24, LATENCY = 40, WAIT = 7 };
@@ -130,7 +130,7 @@ static move_t move_of(const uint8_t *w) {
 }
 
 static int64_t run_move(model_t *m, const uint8_t *w, head_t h) {
-    static const int memories[] = {INP, WGT, PAR, OUT};
+    static const int memories[] = {ACT, WGT, PAR, ACT};
     if (h.kind > 3 || (h.kind == 3) != (h.op == 2) || (h.kind == 2) != (h.op == 4)) {
         return fault(m, FAULT_WORD, h.kind);
     }
@@ -204,10 +204,10 @@ typedef struct {
 } run_t;
 
 static run_t run_of(const uint8_t *w) {
-    run_t c = {bits(w, 10, 14),  bits(w, 24, 14),  bits(w, 38, 12),  bits(w, 50, 12), bits(w, 62, 12),
-               bits(w, 74, 12),  bits(w, 86, 12),  bits(w, 98, 12),  bits(w, 110, 12), bits(w, 122, 12),
-               bits(w, 134, 12), bits(w, 146, 4),  signed_bits(w, 150, 8), signed_bits(w, 158, 8),
-               signed_bits(w, 166, 8)};
+    run_t c = {bits(w, 10, 14),  bits(w, 24, 14),  bits(w, 38, 13),  bits(w, 51, 13), bits(w, 64, 13),
+               bits(w, 77, 13),  bits(w, 90, 13),  bits(w, 103, 13),  bits(w, 116, 13), bits(w, 129, 13),
+               bits(w, 142, 13), bits(w, 155, 4),  signed_bits(w, 159, 8), signed_bits(w, 167, 8),
+               signed_bits(w, 175, 8)};
     return c;
 }
 
@@ -248,11 +248,11 @@ typedef struct {
 
 static const shape_t SHAPES[] = {
     {ACC, -1, -1, 0, 0, 0},  /* clear */
-    {ACC, INP, WGT, 0, 0, 1}, /* gemm */
-    {ACC, INP, INP, 0, 0, 1}, /* mac */
-    {OUT, ACC, -1, 0, 1, 0},  /* finish */
-    {OUT, ACC, -1, 0, 1, 0},  /* finish, floats */
-    {OUT, INP, INP, 1, 1, 0}, /* add */
+    {ACC, ACT, WGT, 0, 0, 1}, /* gemm */
+    {ACC, ACT, ACT, 0, 0, 1}, /* mac */
+    {ACT, ACC, -1, 0, 1, 0},  /* finish */
+    {ACT, ACC, -1, 0, 1, 0},  /* finish, floats */
+    {ACT, ACT, ACT, 1, 1, 0}, /* add */
 };
 
 static int64_t checked(model_t *m, shape_t s, const run_t *c, int64_t dst, int64_t src, int64_t aux) {
@@ -405,10 +405,10 @@ static int64_t fetch(model_t *m, int64_t bytes) {
 
 int64_t strawberry_run(const int64_t *config, const uint8_t *stream, int64_t bytes, uint8_t *region, int64_t size,
                        int64_t *report) {
-    model_t model = {.block = config[0], .bytes_per_cycle = config[5], .stream = stream, .region = region,
+    model_t model = {.block = config[0], .bytes_per_cycle = config[4], .stream = stream, .region = region,
                      .size = size, .report = report};
-    const int64_t kib[MEMORIES] = {config[1], config[2], config[3], config[4], 4};
-    const int64_t units[MEMORIES] = {config[0], config[0] * config[0], config[0] * 4, config[0], config[0] * 16};
+    const int64_t kib[MEMORIES] = {config[1], config[2], config[3], 4};
+    const int64_t units[MEMORIES] = {config[0], config[0] * config[0], config[0] * 4, config[0] * 16};
     int64_t words = bytes / WORD + 1, status = FAULT_NONE;
     memset(report, 0, 4 * sizeof *report);
     for (int n = 0; n < MEMORIES; ++n) {

@@ -74,7 +74,7 @@ QUEUE = 'ram, run = Shared("the memory of the host"), Queue()'
             "to return Applied, needed a p.call",
         ),
         (STREAM, "MOVE = Word(192,", "MOVE = Word(200,", "bits, needed 192, as the end has"),
-        (STREAM, "dram=c.dram.at", "dram=c.ram.at", "a command of 'ld_inp' has no 'ram', but"),
+        (STREAM, "dram=c.dram.at", "dram=c.ram.at", "a command of 'ld_act' has no 'ram', but"),
     ],
 )
 def test_it_is_named(tmp_path: Path, text: str, old: str, new: str, said: str) -> None:

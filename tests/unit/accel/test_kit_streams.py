@@ -46,7 +46,7 @@ WRONG = [
     ("        cycles=area + 12,\n", "        cycles=1,\n", "cost of gemm", "50 cycles are predicted of 50 of them"),
     ("cycles=2 * area + 8", "cycles=area // 4", "cost of add", "cycles are predicted of 50 of them"),
     # memories that are larger than those of the device, or than its words can say
-    ("inp = Memory(inp_kib * KiB", "inp = Memory(inp_kib * 64 * KiB", "memory inp", "its last unit is 131071"),
+    ("act = Memory(act_kib * KiB", "act = Memory(act_kib * 64 * KiB", "memory act", "its last unit is 262143"),
     ("acc = Memory(acc_kib * KiB", "acc = Memory(acc_kib * KiB + block * 4", "memory acc", "its last unit is 2048, and what uses it fails: 'wrong' ended strawberry_run with the fault 2"),
     ("par = Memory(4 * KiB", "par = Memory(8 * KiB", "memory par", "its last unit is 31, and no word says it"),
 ]  # fmt: skip

@@ -41,7 +41,7 @@ class Program:
         self.random, self.rng = Random(seed), np.random.default_rng(seed)
         r = self.random
         self.batch, self.lines = batch, list[str]()
-        self.first = (r.choice((3, 16, 20)), r.choice((5, 9, 14)), r.choice((4, 8, 13)))
+        self.first: tuple[int, int, int] = (r.choice((3, 16, 20)), r.choice((5, 9, 14)), r.choice((4, 8, 13)))
 
     def convolution(self, x: str, shape: tuple[int, int, int], k: int, window: int, groups: int = 1) -> str:
         (c, _, _), pad, n = shape, window // 2, len(self.lines)
@@ -99,10 +99,13 @@ class Program:
         return f"fn main{dims}(x: Tensor[{shape}, i8]) {{\n  {chr(10).join(self.lines)}\n  {result} }}\nentry main;"
 
 
-def streams(module: Module) -> tuple[list[TiledCommand], list[TiledCommand]]:
+Parameters = tuple[tuple[str, str], ...]
+
+
+def streams(module: Module, parameters: Parameters = ()) -> tuple[list[TiledCommand], list[TiledCommand]]:
     """Return the matches of a program, and the larger streams."""
     (block,) = blocks(module.functions["main"].body)
-    patterns = BACKEND.patterns(())
+    patterns = BACKEND.patterns(parameters)
     found: dict[Var, TiledCommand] = {}
     for var in block.calls:
         for c in patterns.at(var, block):
@@ -111,7 +114,14 @@ def streams(module: Module) -> tuple[list[TiledCommand], list[TiledCommand]]:
     return list(found.values()), list(larger(patterns.tiler, block.calls, block.uses, found))
 
 
-def run(text: str, module: Module, stream: TiledCommand, driver: Driver, images: int = 1) -> int:
+def run(
+    text: str,
+    module: Module,
+    stream: TiledCommand,
+    driver: Driver,
+    images: int = 1,
+    parameters: Parameters = (),
+) -> int:
     """Compare a stream that is a whole program with what that means; return the cycles."""
     f = module.functions["main"]
     (x,) = f.params
@@ -119,16 +129,16 @@ def run(text: str, module: Module, stream: TiledCommand, driver: Driver, images:
     inputs = [np.random.default_rng(5).integers(-128, 128, shape).astype(np.int8)]
     want = evaluate(module, inputs, lambda op, attrs, args: table().definition(op).evaluate(attrs, *args))
     got = np.zeros_like(want)
-    launcher = Launcher(ARCH, driver, "npu0", stream, f.params)
+    launcher = Launcher(BACKEND.patterns(parameters).arch, driver, "npu0", stream, f.params)
     launcher([*inputs, got], [])
     assert np.array_equal(want, got), text
     return launcher.cycles
 
 
-def whole(module: Module) -> TiledCommand:
+def whole(module: Module, parameters: Parameters = ()) -> TiledCommand:
     """Return the stream that is all of a program."""
     calls = sum(1 for _ in blocks(module.functions["main"].body) for _ in _.calls)
-    return next(s for s in reversed(streams(module)[1]) if len(s.calls) == calls)
+    return next(s for s in reversed(streams(module, parameters)[1]) if len(s.calls) == calls)
 
 
 @pytest.mark.sample(5)
@@ -155,7 +165,7 @@ def test_weights_of_the_next_layer_come_while_one_is_computed() -> None:
     assert stream.made is not None
     assert stream.total < 0.9 * sum(m.total for m in alone)
     named = [x.command.name for x in stream.made.scheduled.stream]
-    stores = [at for at, name in enumerate(named) if name == "st_out"]
+    stores = [at for at, name in enumerate(named) if name == "st_act"]
     weights = [at for at, name in enumerate(named) if name == "ld_wgt"]
     assert weights[-1] < stores[-len(stores) // 4]  # those of the last layer before the layer before it ends
 
@@ -185,6 +195,60 @@ def test_a_value_that_is_read_elsewhere_ends_a_chain() -> None:
     b = program.convolution(a, (16, h, w), 16, 1)
     text = program.text(f"({a}, {b})")
     assert streams(parse_module(text, table()))[1] == []
+
+
+def two_convolutions() -> str:
+    program = Program(2)
+    program.first = (16, 9, 9)
+    a = program.convolution("x", program.first, 16, 3)
+    return program.text(program.convolution(a, program.first, 16, 3))
+
+
+@pytest.mark.parametrize("kib", [64, 8, 1])
+def test_a_value_stays_in_the_device_where_it_has_room(kib: int) -> None:
+    text, parameters = two_convolutions(), (("act_kib", str(kib)),)
+    module = parse_module(text, table())
+    stream = whole(module, parameters)
+    assert stream.made is not None
+    assert run(text, module, stream, MODEL, parameters=parameters) == stream.total
+    made = stream.made.scheduled
+    kept = [r for p in made.parts for r in p.setting.residents.values()]
+    stored = sum(
+        x.command.numbers["y"] * x.command.numbers["x"] for x in made.stream if x.command.name == "st_act"
+    )
+    if kib == 1:  # 64 units, and it is 81 with 40 around them
+        assert kept == []
+        assert stored == 2 * 81
+    else:
+        assert [(r.before, r.extents) for r in kept] == [((0, 0, 1, 1), (1, 1, 11, 11))] * 2
+        assert stored == 81
+
+
+@pytest.mark.llvm
+def test_the_mock_runs_what_stays_in_any_order_that_tokens_permit() -> None:
+    text = two_convolutions()
+    module = parse_module(text, table())
+    stream = whole(module)
+    assert stream.made is not None
+    assert any(p.setting.residents for p in stream.made.scheduled.parts)
+    run(text, module, stream, Mock())
+
+
+def test_a_value_whose_readers_want_other_borders_leaves_the_device() -> None:
+    program = Program(2)
+    program.first = (16, 6, 6)
+    a = program.convolution("x", program.first, 16, 1)
+    b, c = (program.convolution(a, program.first, 16, 3) for _ in range(2))
+    value = "i8(0)" if "i8(0)" in program.lines[4] else "i8(-7)"
+    program.lines[8] = program.lines[8].replace(value, "i8(5)")
+    text = program.text(program.residual(b, c))
+    module = parse_module(text, table())
+    stream = whole(module)
+    assert stream.made is not None
+    made = stream.made.scheduled
+    assert made.parts[0].setting.residents == {}
+    assert all(p.setting.residents for p in made.parts[1:])
+    run(text, module, stream, MODEL)
 
 
 def drawn_commands(seed: int) -> list[Planned]:

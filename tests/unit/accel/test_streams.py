@@ -113,8 +113,8 @@ def test_the_model_computes_what_the_program_means_in_the_time_that_was_planned(
     [
         {"block": 8, "dram_bytes": 1},
         {"block": 32},
-        {"inp_kib": 1, "wgt_kib": 8, "acc_kib": 2, "out_kib": 1},
-        {"block": 32, "inp_kib": 1, "wgt_kib": 4, "acc_kib": 1, "out_kib": 1},
+        {"act_kib": 2, "wgt_kib": 8, "acc_kib": 2},
+        {"block": 32, "act_kib": 2, "wgt_kib": 4, "acc_kib": 1},
     ],
     ids=str,
 )
@@ -131,9 +131,9 @@ def test_tiles_follow_the_parameters(parameters, groups) -> None:
 
 def test_a_memory_that_is_too_small_is_a_reason(tmp_path) -> None:
     path = tmp_path / "small.py"
-    path.write_text(SOURCE.replace("inp = Memory(inp_kib * KiB", "inp = Memory(block * 1"), encoding="utf-8")
+    path.write_text(SOURCE.replace("act = Memory(act_kib * KiB", "act = Memory(block * 1"), encoding="utf-8")
     (reason,) = command(convolution(3, 3, 9, 3, groups=3), backend_in_file(str(path))).reasons
-    assert reason == "inp has 1 units, and the smallest tiles take 2"
+    assert reason == "act has 1 units, and the smallest tiles take 3"
 
 
 def random_commands(seed: int) -> list[Planned]:
@@ -257,8 +257,8 @@ def test_numbers_that_a_field_does_not_hold_are_a_reason(tmp_path) -> None:
     [
         ("y:16 ", "", "found the field y, needed"),
         ("i:14", "i:13", "found H of 'gemm' up to 16383 in the field 'i' of 13 bits"),
-        ("dram=c.dram.at,", "dram=c.dram.at // 2,", "found the field dram of 'ld_inp' to be computed"),
-        ("chip=c.chip.at,", "", "found no field for chip at in words of 'ld_inp'"),
+        ("dram=c.dram.at,", "dram=c.dram.at // 2,", "found the field dram of 'ld_act' to be computed"),
+        ("chip=c.chip.at,", "", "found no field for chip at in words of 'ld_act'"),
         ('    Token(compute, load, push="push_prev"', '    Token(load, compute, push="push_prev"', "no way of tokens"),
         ("unit=block * 16", "unit=block * 15", "found 'par' of 4096 bytes in units of 240"),
     ],
