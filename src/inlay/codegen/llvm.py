@@ -277,17 +277,38 @@ class FunctionEmitter:
         outer = dict(self.memory.prefetch)
         self.memory.prefetch.update(_prefetches(s))
 
-        def body(counter: str, values: list[str]) -> list[str]:
-            set_cells(cells, values)
-            self.index.env[s.var] = name(counter)
-            self.statement(s.body)
-            return [c.value for c in carried_values(cells)]
+        for first, end, step, skips in self._turns(lo, hi, _steps_of(s), may_skip=may_skip):
 
-        out = self.builder.for_loop(lo, hi, may_skip=may_skip, carried=carried_values(cells), body=body)
-        set_cells(cells, out)
+            def body(counter: str, values: list[str], step: int = step) -> list[str]:
+                set_cells(cells, values)
+                for i in range(step):
+                    self.index.env[s.var] = add(name(counter), number(i))
+                    self.statement(s.body)
+                return [c.value for c in carried_values(cells)]
+
+            carried = carried_values(cells)
+            out = self.builder.for_loop(first, end, may_skip=skips, carried=carried, body=body, step=step)
+            set_cells(cells, out)
+            self.memory.changed(stored)
         self.memory.prefetch = outer
-        self.memory.changed(stored)
         self.matrices.leave(s)
+
+    def _turns(self, lo: str, hi: str, steps: int, *, may_skip: bool) -> list[tuple[str, str, int, bool]]:
+        """Return loops that are one with several steps in a turn, and one for the steps that are left.
+
+        Each has its first value, its end, its step, and whether it may not run at all.
+        """
+        if steps == 1:
+            return [(lo, hi, 1, may_skip)]
+        if lo.startswith("%") or hi.startswith("%"):
+            emit = self.builder
+            count = emit.pure(f"sub nsw i64 {hi}, {lo}", (hi, lo))
+            left = emit.pure(f"srem i64 {count}, {steps}", (count,))
+            middle = emit.pure(f"sub nsw i64 {hi}, {left}", (hi, left))
+            return [(lo, middle, steps, True), (middle, hi, 1, True)]
+        middle = int(hi) - (int(hi) - int(lo)) % steps
+        turns = [(lo, str(middle), steps, False), (str(middle), hi, 1, False)]
+        return [turn for turn in turns if turn[0] != turn[1]]
 
     def _while(self, s: While) -> None:
         stored = self._stores(s.body)
@@ -470,6 +491,11 @@ def _accesses(s: Stmt, buffer: Buffer) -> Iterator[tuple[tuple[Int, ...], bool]]
 
 def _varies(e: Int, scope: Mapping[Sym, int]) -> bool:
     return any(s in scope for s in symbols(e))
+
+
+def _steps_of(s: For) -> int:
+    """Read the note `steps = "2"` of a loop: how many steps are written in one turn."""
+    return next((int(value) for key, value in s.note if key == "steps"), 1)
 
 
 def _prefetches(s: For) -> dict[str, Ahead]:

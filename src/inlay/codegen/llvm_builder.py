@@ -154,6 +154,7 @@ class Builder:
         may_skip: bool,
         carried: Sequence[Carried],
         body: Callable[[str, list[str]], list[str]],
+        step: int = 1,
     ) -> list[str]:
         """Write a counted loop that tests at its end.
 
@@ -163,6 +164,7 @@ class Builder:
             may_skip: whether `hi <= lo` is possible.
             carried: values that iterations hand on.
             body: writes the body, from the counter and the carried values to their new values.
+            step: by which the counter grows; `hi - lo` is a multiple of it.
 
         Returns:
             The carried values after the loop.
@@ -174,7 +176,7 @@ class Builder:
         counter = self.fresh()
         phis = [self.fresh() for _ in carried]
         out = body(counter, list(phis))
-        following = self.define(f"add nsw i64 {counter}, 1")
+        following = self.define(f"add nsw i64 {counter}, {step}")
         test = self.define(f"icmp slt i64 {following}, {hi}")
         child = self.regions.pop()
         before = parent.label

@@ -72,6 +72,26 @@ def test_accumulators_stay_in_registers() -> None:
         assert not [line for line in lines if "zmm" in line and "(%rsp" in line]
 
 
+SEVERAL_STEPS = """\
+lowered func sums(x: f32[n]) -> (y: f32[3], z: f32[n]) over (n) {
+  alloc a: f32[3] @register
+  for r in 0..3 unroll { a[r] = 0.0:f32 }
+  for k in 0..7 (steps="4") { a[0] = a[0] + 2.0:f32 }
+  for k in 2..8 (steps="3") { a[1] = a[1] + 3.0:f32 }
+  for k in 0..n (steps="4") {
+    a[2] = a[2] + x[k]
+    z[k] = a[2]
+  }
+  for r in 0..3 unroll { y[r] = a[r] }
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 7])
+def test_several_steps_in_a_turn(n: int) -> None:
+    check(SEVERAL_STEPS, [floats(n)], {"n": n}, rtol=1e-6)
+
+
 PHASES = """\
 lowered func two(x: f32[n]) -> (y: f32[n]) over (n)
  uses (t: f32[n] @workspace, s: f32[1] @workspace, p: f32[8] @workspace per_part) {

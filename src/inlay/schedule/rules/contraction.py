@@ -82,7 +82,7 @@ from inlay.schedule.rules.groups import (
     written,
 )
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
-from inlay.schedule.rules.loops import reduce_loops, spatial_loops
+from inlay.schedule.rules.loops import reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.rules.packing import Packing, pack, pack_inside, packing
@@ -217,12 +217,15 @@ def _cut_rows(s: Schedule, block: str, plan: _Plan, temporary: str, target: Targ
     """Cut rows into tiles and give each its sums in registers."""
     if plan.row is None:
         _finish(s, spatial_loops(s, block)[-2], temporary, block)
+        write_out_steps(s, block, target)
         return
     row = _row_loop(s, block)
     edges = _clip(s, block, row) if guarded else (False, False)
     parts = _edges(s, split_cascade(s, row, plan.tiles), edges)
     for tile, crosses in parts:
         _micro_kernel(s, tile, temporary, tile.names[block], crosses=crosses)
+        if not crosses:
+            write_out_steps(s, tile.names[block], target)
     at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
     fetch_next(s, [tile.names[block] for tile, _ in parts], at, target)
 

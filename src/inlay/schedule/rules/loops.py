@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from inlay.arith.expr import symbols
-from inlay.loop.stmt import IterKind
+from inlay.loop.stmt import IterKind, LoopKind
+from inlay.loop.walk import stores_of
+from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.state import Schedule
+
+STEP_PRODUCTS = 48
+"""Multiply-adds of vectors in a turn of the innermost loop over terms, about."""
+MAX_STEPS = 4
+"""Steps in a turn, at most."""
 
 
 def spatial_loops(s: Schedule, block: str) -> list[str]:
@@ -33,3 +42,19 @@ def merge_all(s: Schedule, nests: Sequence[Sequence[str]]) -> None:
     for first, *others in zip(*nests, strict=True):
         for other in others:
             merge(s, first, other)
+
+
+def write_out_steps(s: Schedule, block: str, target: Target) -> None:
+    """Write out a few steps of a sum of floats for each turn of its innermost loop.
+
+    What counts the turns and tests for their end takes places of multiply-adds.
+    """
+    dtype, loop = next(stores_of(s.block(block).body)).buffer.dtype, reduce_loops(s, block)[-1]
+    if not dtype.is_float or s.loop(loop).kind is not LoopKind.SERIAL:
+        return
+    loops = s.loops_of(block)
+    inside = [s.loop(x).extent.value for x in loops[loops.index(loop) + 1 :]]
+    products = prod(e for e in inside if e is not None) // target.lanes(dtype.itemsize)
+    steps = min(STEP_PRODUCTS // max(products, 1), MAX_STEPS, s.loop(loop).extent.value or MAX_STEPS)
+    if steps > 1:
+        annotate(s, loop, "steps", str(steps))
