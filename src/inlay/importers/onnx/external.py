@@ -19,9 +19,11 @@ A model that is a link into the folder of another copy is looked up there too, a
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from onnx import TensorProto
 
 from inlay.base.diagnostics import InlayError, error
@@ -40,26 +42,32 @@ class ExternalFiles:
     Attributes:
         folders: where a file is looked for, in order; empty for a model without a file.
         model: the model's file after all links; None where only its folder is known.
+        stored: bytes of tensors of the model's own file, by locations that no model can name.
     """
 
     folders: tuple[Path, ...] = ()
     model: Path | None = None
+    stored: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
     _found: dict[str, Path | InlayError] = field(default_factory=dict[str, "Path | InlayError"])
     _short: dict[str, InlayError] = field(default_factory=dict[str, InlayError])
 
     @staticmethod
-    def beside(model: Path) -> ExternalFiles:
-        """Return the files that a model in a file may name."""
+    def beside(model: Path, stored: Mapping[str, np.ndarray] | None = None) -> ExternalFiles:
+        """Return the files that a model in a file may name, and what was read of its own."""
         steps = [model]
         while steps[-1].is_symlink() and len(steps) < _MOST_LINKS:
             steps.append(steps[-1].parent / steps[-1].readlink())
         folders = dict.fromkeys(step.parent.resolve() for step in steps)
-        return ExternalFiles(tuple(folders), model.resolve())
+        return ExternalFiles(tuple(folders), model.resolve(), stored or {})
 
     @property
     def used(self) -> tuple[str, ...]:
         """The files that hold tensors of the model, as far as they were looked for."""
         return tuple(str(path) for path in self._found.values() if isinstance(path, Path))
+
+    def stored_of(self, tensor: TensorProto) -> np.ndarray | None:
+        """Return the bytes of a tensor that were read apart from its model."""
+        return next((self.stored[e.value] for e in tensor.external_data if e.value in self.stored), None)
 
     def find(self, tensor: TensorProto, span: Span) -> tuple[Path, int, int]:
         """Return file, offset and length (-1 = to the end) of a tensor's external data.

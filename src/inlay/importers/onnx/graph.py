@@ -55,8 +55,8 @@ def load_model(path: str | Path, operators: OperatorTable, limits: ImportLimits 
         CompileError: `import.*`; everything that stands in the way, at once.
     """
     file = Path(path)
-    model = load.read_model(file, limits)
-    files = ExternalFiles.beside(file)
+    model, stored = load.read_parts(file, limits)
+    files = ExternalFiles.beside(file, stored)
     return import_model(model, operators, files=files, name=str(path), limits=limits)
 
 

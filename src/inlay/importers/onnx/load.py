@@ -20,6 +20,7 @@ from inlay.base.metadata import Metadata
 from inlay.base.span import Span
 from inlay.importers.limits import DEFAULT_LIMITS, MAX_DIM, MAX_RANK, ImportLimits, read_bytes, too_large
 from inlay.importers.onnx.external import ExternalFiles
+from inlay.importers.onnx.weights import read_apart
 
 _DTYPES: dict[int, DType] = {
     TensorProto.FLOAT: dt.F32,
@@ -81,6 +82,25 @@ def read_model(path: Path, limits: ImportLimits = DEFAULT_LIMITS) -> onnx.ModelP
         CompileError: `import.unreadable`, `import.not-onnx`, `import.too-large`.
     """
     return parse_model(read_bytes(path, limits), str(path))
+
+
+def read_parts(
+    path: Path, limits: ImportLimits = DEFAULT_LIMITS
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Return the model in a file without its large initializers, and their bytes by what it calls them.
+
+    `ExternalFiles.stored` takes these. Of an unusual file the model has all.
+
+    Raises:
+        CompileError: `import.unreadable`, `import.not-onnx`, `import.too-large`.
+    """
+    try:
+        parts = read_apart(path, limits.max_file_bytes)
+    except OSError:
+        parts = None  # reading the whole says why
+    if parts is None:
+        return read_model(path, limits), {}
+    return parse_model(parts[0], str(path)), parts[1]
 
 
 def check_nodes(model: onnx.ModelProto, limits: ImportLimits) -> None:
@@ -203,6 +223,11 @@ def read_tensor(
     shape = _shape(tensor, dtype, span, limits)
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, files, span, dtype)
+    return _decoded(tensor, span, dtype, shape)
+
+
+def _decoded(tensor: TensorProto, span: Span, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the content of a tensor that holds it."""
     try:
         array = numpy_helper.to_array(tensor)
     except Exception as failure:  # noqa: BLE001  onnx raises whatever NumPy does on damaged data
@@ -233,6 +258,9 @@ def _shape(tensor: TensorProto, dtype: DType, span: Span, limits: ImportLimits) 
 def _external(tensor: TensorProto, files: ExternalFiles, span: Span, dtype: DType) -> np.ndarray:
     """Map the content of a tensor whose bytes are in a file of their own."""
     shape = tuple(tensor.dims)
+    stored = files.stored_of(tensor)
+    if stored is not None:
+        return _of_bytes(tensor, stored, span, dtype)
     path, offset, length = files.find(tensor, span)
     if is_narrow(tensor):
         raise error(
@@ -250,6 +278,17 @@ def _external(tensor: TensorProto, files: ExternalFiles, span: Span, dtype: DTyp
         return np.zeros(shape, dtype.numpy)
     array = np.memmap(path, dtype.numpy, "r", offset, shape)
     return np.asarray(array)
+
+
+def _of_bytes(tensor: TensorProto, stored: np.ndarray, span: Span, dtype: DType) -> np.ndarray:
+    """Return a tensor whose bytes were read apart."""
+    if is_narrow(tensor) or dtype is dt.STRING:
+        whole = TensorProto(dims=tensor.dims, data_type=tensor.data_type, name=tensor.name)
+        whole.raw_data = stored.tobytes()
+        return _decoded(whole, span, dtype, tuple(tensor.dims))
+    if stored.size != math.prod(tensor.dims) * dtype.itemsize:
+        raise _bad(tensor, span, f"has {stored.size} bytes for shape {list(tensor.dims)}")
+    return stored.view(dtype.numpy).reshape(tuple(tensor.dims))
 
 
 def _bad(tensor: TensorProto, span: Span, why: str) -> InlayError:
