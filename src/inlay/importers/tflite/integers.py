@@ -133,6 +133,25 @@ def scaled(node: Node, e: Expr, factor: float) -> Expr:
     return node.op("requantize", e, m, s, dtype=I32, rounding=Rounding.TFLITE, axis=0)
 
 
+def summed(node: Node, total: Expr, count: int) -> Expr:
+    """Return sums of integers of the first input, less their zero points, as integers of the output.
+
+    Sums have up to `count` terms. They are shifted before they are scaled, as far as 32 bits let them be:
+    kernels shift by 19 bits, and overflow with more than 16 terms. They also begin with the negative of the
+    zero point; sums here begin with 0.
+
+    Raises:
+        UnsupportedError: there may be so many terms that their sum alone leaves 32 bits.
+    """
+    most = max(count, 1) << (node.dtype(node.tensor(0)).bits)
+    bits = min(20, 32 - most.bit_length())
+    if bits < 1:
+        raise node.unsupported(f"sums {count} integers")
+    shifted = node.op("mul", total, np.asarray(1 << (bits - 1), np.int32))
+    factor = 2 * float(node.scale(node.input(0))) / ((1 << bits) * float(node.scale(node.output())))
+    return requantize(node, shifted, factor, node.output(), NONE)
+
+
 def high_product(node: Node, a: Expr, b: Expr | np.ndarray) -> Expr:
     """Return the doubling high half of products of i32: `a * b / 2**31`, ties up."""
     wide_b = b.astype(np.int64) if isinstance(b, np.ndarray) else node.cast(b, I64)

@@ -32,6 +32,9 @@ from inlay.ir.expr import Const, Expr
 from inlay.ir.types import ShapeType, TensorType
 from inlay.ops.table import OperatorTable
 
+_SAME_SCALE = 1e-6
+"""By what part of them two scales may differ that are one: less than a tenth of a step of 16 bits."""
+
 Rule = Callable[["Node"], Expr | tuple[Expr, ...]]
 """Emits what an operator does and returns its outputs."""
 
@@ -186,6 +189,17 @@ class Node:
             return found
         return self.read(self.tensor(i))
 
+    def extents(self, i: int) -> tuple[int, ...]:
+        """Return the shape that an input is computed with, all of which has to be known.
+
+        What the file says of a tensor that operators make may be less than that.
+        """
+        found = [d.value for d in self.shape(self.tensor(i))]
+        known = tuple(d for d in found if d is not None)
+        if len(known) < len(found):
+            raise self.unsupported("has weights whose shape is not known")
+        return known
+
     def output_sizes(self, i: int) -> list[int | None]:
         """Return the shape that an input says the output has, or the file, where that input is computed.
 
@@ -274,13 +288,20 @@ class Node:
     def keeps_scale(self, *outputs: TensorRecord) -> None:
         """Require that inputs and outputs of the same element type stand for the same reals."""
         given = [self.graph.tensors[i] for i in self.record.inputs if i >= 0]
-        pairs = {
-            (tuple(t.quantization.scales.tolist()), tuple(t.quantization.zeros.tolist()))
-            for t in (*given, *(outputs or (self.output(),)))
-            if t.quantization is not None and t.dtype is (outputs or (self.output(),))[0].dtype
-        }
-        if len(pairs) > 1:
-            raise self.unsupported("has inputs and outputs of different scales")
+        results = outputs or (self.output(),)
+        self.of_one_scale(*(t for t in (*given, *results) if t.dtype is results[0].dtype))
+
+    def of_one_scale(self, *tensors: TensorRecord) -> None:
+        """Require that tensors stand for the same reals, those of them that have a scale.
+
+        Scales may differ as much as kernels let them: by what their computation in f32 leaves open.
+        """
+        quantized = [t.quantization for t in tensors if t.quantization is not None]
+        for q in quantized[1:]:
+            first = quantized[0]
+            is_one = len(q.scales) == len(first.scales) and np.array_equal(q.zeros, first.zeros)
+            if not is_one or not np.allclose(q.scales, first.scales, rtol=_SAME_SCALE, atol=0):
+                raise self.unsupported("has inputs and outputs of different scales")
 
     # ------------------------------------------------------------------ what is emitted
 
@@ -341,7 +362,11 @@ class Node:
         self.walk.variables[key_of_tensor(self.walk.index, self.record.inputs[i])] = e
 
     def reals(self, i: int) -> Expr:
-        """Return an input as floats; of constants that are stored as integers, what they stand for."""
+        """Return an input as floats; of constants that are stored as integers, what they stand for.
+
+        Files of the first years call bytes with a sign bytes without one where they are weights under floats:
+        without a zero point, nothing below 0 could be said otherwise. Kernels read them so, too.
+        """
         t, e = self.input(i), self.tensor(i)
         if t.dtype is F32:
             return e
@@ -349,6 +374,8 @@ class Node:
             return self.cast(e, F32)
         q = self.quantization(t)
         zeros = np.asarray(q.zeros, t.dtype.numpy)
+        if t.dtype is U8 and t.data is not None and not zeros.any() and self.record.name != "DEQUANTIZE":
+            e, zeros = make.const(t.data.view(np.int8)), zeros.astype(np.int8)
         one = len(q.scales) == 1
         pair = (q.scales.reshape(()), zeros.reshape(())) if one else (q.scales, zeros)
         return self.op("dequantize", e, *pair, axis=q.axis)

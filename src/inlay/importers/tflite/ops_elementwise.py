@@ -9,7 +9,7 @@ import numpy as np
 
 from inlay.arith.dtype import F64, I16, I64, U8
 from inlay.importers.tflite import tables
-from inlay.importers.tflite.integers import NONE, activated, ends_of_integers, requantize, scaled
+from inlay.importers.tflite.integers import NONE, activated, ends_of_integers, requantize, scaled, summed
 from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.ir import make
 from inlay.ir.expr import Expr
@@ -109,10 +109,20 @@ def _squared_difference(node: Node) -> Expr:
 
 
 def _compare(node: Node, name: str) -> Expr:
-    """Emit a comparison; bytes of two scales are brought to one as the kernels do it."""
-    if node.kind() is not Kind.QUANTIZED or node.input(0).dtype is I16:
+    """Emit a comparison; bytes of two scales are brought to one as the kernels do it.
+
+    Integers of 16 bits times a scale are exact in f64; the kernels compare them as if they had one scale.
+    """
+    if node.kind() is not Kind.QUANTIZED:
         return node.op(name, node.tensor(0), node.tensor(1))
     operands: list[Expr] = []
+    if node.input(0).dtype is I16:
+        pairs = [(node.scale(node.input(i)), node.zero(node.input(i))) for i in (0, 1)]
+        if pairs[0] == pairs[1]:
+            return node.op(name, node.tensor(0), node.tensor(1))
+        for i, (scale, _) in enumerate(pairs):
+            operands.append(node.op("mul", node.cast(node.centered(i), F64), np.asarray(scale, np.float64)))
+        return node.op(name, *operands)
     for i in (0, 1):
         shifted = node.op("mul", node.centered(i), np.asarray(1 << 8, np.int32))
         operands.append(scaled(node, shifted, float(node.scale(node.input(i)))))
@@ -134,12 +144,13 @@ def _select(node: Node) -> Expr:
 
 
 def _add_n(node: Node) -> Expr:
-    if node.kind() is Kind.QUANTIZED:
-        raise node.unsupported("takes quantized integers")
-    total = node.tensor(0)
-    for i in range(1, len(node.values)):
-        total = node.op("add", total, node.tensor(i))
-    return total
+    is_integer, count = node.kind() is Kind.QUANTIZED, len(node.values)
+    if is_integer:
+        node.of_one_scale(*(node.input(i) for i in range(count)))
+    total, *others = (node.centered(i) if is_integer else node.tensor(i) for i in range(count))
+    for one in others:
+        total = node.op("add", total, one)
+    return summed(node, total, count) if is_integer else total
 
 
 def _cast(node: Node) -> Expr:

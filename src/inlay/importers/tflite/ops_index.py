@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from inlay.arith.dtype import I64
+from inlay.importers.tflite.integers import summed
 from inlay.importers.tflite.node import Kind, Node, Rule
 from inlay.ir import make
 from inlay.ir.expr import Expr
@@ -100,11 +101,16 @@ def _where(node: Node) -> Expr:
 
 def _cumsum(node: Node) -> Expr:
     exclusive, is_reverse = node.options("CumsumOptions", "Exclusive", "Reverse")
-    if node.kind() is Kind.QUANTIZED:
-        raise node.unsupported("takes quantized integers")
-    x = node.tensor(0)
+    is_integer = node.kind() is Kind.QUANTIZED
+    x = node.centered(0) if is_integer else node.tensor(0)
     axis = node.axis(node.numbers(1, "an axis")[0], len(node.shape(x)))
-    return node.op("cumsum", x, axis=axis, exclusive=bool(exclusive), reverse=bool(is_reverse))
+    total = node.op("cumsum", x, axis=axis, exclusive=bool(exclusive), reverse=bool(is_reverse))
+    if not is_integer:
+        return total
+    count = node.shape(x)[axis].value
+    if count is None:
+        raise node.unsupported("sums quantized integers along an axis whose size is not known")
+    return summed(node, total, count)
 
 
 def _reverse_sequence(node: Node) -> Expr:

@@ -37,11 +37,11 @@ def _convolution(node: Node, options: str, *, by_channel: bool) -> Expr:
         "DilationWFactor",
     )
     strides, dilations = (down, along), (rows, columns)
-    x, kernel = node.tensor(0), node.input(1).shape[1:3]
-    if len(node.shape(x)) != 4 or len(node.input(1).shape) != 4:
+    x, kernel = node.tensor(0), node.extents(1)[1:3]
+    if len(node.shape(x)) != 4 or len(node.extents(1)) != 4:
         raise node.unsupported("takes tensors of other than four axes")
     channels = node.shape(x)[3].value
-    per_group = node.input(1).shape[3]
+    per_group = node.extents(1)[3]
     if channels is None or not channels or (not by_channel and channels % max(per_group, 1)):
         raise node.unsupported(f"has {channels} channels for filters of {per_group}")
     sizes = node.shape(x)[1:3]
@@ -134,9 +134,9 @@ def _fully_connected(node: Node) -> Expr:
     activation, keeps, form = node.options(
         "FullyConnectedOptions", "FusedActivationFunction", "KeepNumDims", "WeightsFormat"
     )
-    if form != 0 or len(node.input(1).shape) != 2 or not node.input(1).shape[1]:
+    if form != 0 or len(node.extents(1)) != 2 or not node.extents(1)[1]:
         raise node.unsupported("has weights in another order than rows of outputs")
-    terms = node.input(1).shape[1]
+    terms = node.extents(1)[1]
     x, rows = node.tensor(0), node.shape(node.tensor(0))[:-1]
     if not keeps or node.shape(x)[-1].value != terms:
         rows = (floordiv(product(node.shape(x)), lit(terms)),)

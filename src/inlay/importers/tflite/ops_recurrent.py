@@ -78,7 +78,7 @@ def _lstm_over(node: Node, x: Expr, layer: _Layer, *, is_reverse: bool = False) 
     used = [g for g in range(4) if node.has(layer.weights[g])]
     if used not in ([0, 1, 2, 3], [1, 2, 3]) or not node.has(layer.states[0]):
         raise node.unsupported("lacks weights or states")
-    count = node.input(layer.weights[used[-1]]).shape[0]
+    count = node.extents(layer.weights[used[-1]])[0]
     w, r = (_joined(node, [part[g] for g in used]) for part in (layer.weights, layer.recurrent))
     has_norms = any(node.has(i) for i in layer.norms)
     sums = node.op("matmul", x, w)

@@ -140,8 +140,8 @@ def _transposed_convolution(node: Node) -> Expr:
         "TransposeConvOptions", "Padding", "StrideH", "StrideW", "FusedActivationFunction"
     )
     shape, strides = node.output_sizes(0), (down, along)
-    x, kernel = node.tensor(2), node.input(1).shape[1:3]
-    if len(shape) != 4 or len(node.shape(x)) != 4 or len(node.input(1).shape) != 4:
+    x, kernel = node.tensor(2), node.extents(1)[1:3]
+    if len(shape) != 4 or len(node.shape(x)) != 4 or len(node.extents(1)) != 4:
         raise node.unsupported("takes tensors of other than four axes")
     new = [s for s in shape[1:3] if s]
     if any(s < 1 for s in strides) or len(new) < 2 or min(new) < 1:

@@ -116,11 +116,12 @@ def _leaky(node: Node) -> Expr:
         slope = node.op("mul", x, np.asarray(alpha, np.float32))
         return node.op("select", node.op("greater_equal", x, np.asarray(0, np.float32)), x, slope)
     scale, out = node.scale(node.input(0)), node.scale(node.output())
-    if alpha < 0:
-        raise node.unsupported(f"has the slope {alpha}")
     x = node.centered(0)
-    factors = float(scale) / float(out), float(scale) * float(np.float32(alpha)) / float(out)
-    above, below = (requantize(node, x, f, node.output(), NONE) for f in factors)
+    above = requantize(node, x, float(scale) / float(out), node.output(), NONE)
+    # A multiplier below 0 rounds as that of the opposite number: products are the same.
+    turned = node.op("neg", x) if alpha < 0 else x
+    slope = float(scale) * abs(float(np.float32(alpha))) / float(out)
+    below = requantize(node, turned, slope, node.output(), NONE)
     return node.op("select", node.op("greater_equal", x, np.asarray(0, np.int32)), above, below)
 
 
@@ -129,8 +130,6 @@ def _prelu(node: Node) -> Expr:
         x = node.tensor(0)
         slope = node.op("mul", x, node.tensor(1))
         return node.op("select", node.op("greater_equal", x, np.asarray(0, np.float32)), x, slope)
-    if node.input(0).dtype is I16:
-        raise node.unsupported("takes i16, of which products overflow in its kernels")
     a, b, out = (float(node.scale(t)) for t in (node.input(0), node.input(1), node.output()))
     x = node.centered(0)
     product = node.op("mul", x, node.centered(1))

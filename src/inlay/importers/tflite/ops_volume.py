@@ -33,8 +33,8 @@ def _options(node: Node) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
 def _convolution(node: Node) -> Expr:
     node.only_floats()
     padding, activation, strides, dilations = _options(node)
-    x, kernel = node.tensor(0), node.input(1).shape[:3]
-    if len(node.shape(x)) != 5 or len(node.input(1).shape) != 5:
+    x, kernel = node.tensor(0), node.extents(1)[:3]
+    if len(node.shape(x)) != 5 or len(node.extents(1)) != 5:
         raise node.unsupported("takes tensors of other than five axes")
     pads = same_or_valid(node, padding, node.shape(x)[1:4], kernel, strides, dilations)
     w = node.op("transpose", node.reals(1), perm=(4, 3, 0, 1, 2))
@@ -54,8 +54,8 @@ def _transposed(node: Node) -> Expr:
     """Emit the convolution that enlarges a volume; filters are `[d, h, w, out, in]`."""
     node.only_floats(2)
     padding, activation, strides, dilations = _options(node)
-    x, kernel = node.tensor(2), node.input(1).shape[:3]
-    if len(node.shape(x)) != 5 or len(node.input(1).shape) != 5:
+    x, kernel = node.tensor(2), node.extents(1)[:3]
+    if len(node.shape(x)) != 5 or len(node.extents(1)) != 5:
         raise node.unsupported("takes tensors of other than five axes")
     shape = node.output_sizes(0)
     if dilations != (1, 1, 1) or len(shape) != 5 or None in shape[1:4]:

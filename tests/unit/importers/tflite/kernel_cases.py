@@ -124,6 +124,20 @@ def product(d: Draw, op: str, dtype: str) -> Case:
     return d.case(op, [x, shape(1, 3)], [d.tensor((2, 6), dtype, 0.01)], "ReducerOptions", KeepDims=False)
 
 
+def running_sum(d: Draw, op: str, dtype: str) -> Case:
+    """Sums without a zero point, with which the kernels would begin."""
+    x, y = d.tensor((2, 9, 6), dtype, zero=0), d.tensor((2, 9, 6), dtype)
+    if op == "ADD_N":
+        return d.case(op, [x, x, x], [y])
+    axis = constant(np.array(1, np.int32))
+    return d.case(op, [x, axis], [y], "CumsumOptions", Exclusive=True, Reverse=True)
+
+
+def slope(d: Draw, op: str, dtype: str) -> Case:
+    x, y = d.tensor((2, 150), dtype), d.tensor((2, 150), dtype)
+    return d.case("LEAKY_RELU", [x], [y], "LeakyReluOptions", Alpha=-0.3)
+
+
 def prelu(d: Draw, op: str, dtype: str) -> Case:
     alpha = d.tensor((30,), dtype)
     alpha = replace(alpha, data=d.data(alpha))
@@ -224,6 +238,8 @@ FAMILIES: tuple[tuple[Callable[[Draw, str, str], Case], str, str], ...] = (
     (binary, "LESS", "int8 uint8"),
     (binary, "SQUARED_DIFFERENCE", "int8 int16"),
     (prelu, "PRELU", "int8 uint8"),
+    (running_sum, "ADD_N CUMSUM", "int8"),
+    (slope, "LEAKY_RELU_DOWN", "int8 int16"),
     (requantized, "QUANTIZE", "int8 uint8 int16"),
     (reduction, "MEAN SUM", "int8 int16"),
     (reduction, "MEAN", "uint8"),

@@ -174,6 +174,69 @@ def test_softmax_of_integers_is_within_a_step():
     assert np.abs(found - (np.round(256 * e / e.sum(-1, keepdims=True)) - 128)).max() <= 1
 
 
+def test_sums_of_integers_begin_with_nothing():
+    """More terms than 32 bits hold where sums are shifted as far as the kernels shift them."""
+    x, y = T((2, 40), **I8), T((2, 40), "int8", scale=1.5, zero=-4)
+    q = np.random.default_rng(3).integers(-128, 128, (2, 40)).astype(np.int8)
+    tensors = {"x": x, "axis": constant(np.array(1, np.int32)), "y": y}
+    op = Op("CUMSUM", ["x", "axis"], ["y"], "CumsumOptions", {"Exclusive": False, "Reverse": False})
+    found = run(model(tensors, [op], ["x"], ["y"]), x=q)["y"]
+    steps = np.clip(np.cumsum(reals(q, x), 1) / 1.5 - 4, -128, 127)
+    assert np.abs(found - steps).max() <= 0.501
+
+
+def test_slopes_of_16_bits_multiply_without_overflow():
+    rng = np.random.default_rng(4)
+    q, slope = (rng.integers(-32768, 32768, n).astype(np.int16) for n in ((3, 20), (20,)))
+    x, y = T((3, 20), "int16", scale=4e-4), T((3, 20), "int16", scale=3e-4)
+    tensors = {"x": x, "a": constant(slope, scale=5e-5), "y": y}
+    found = run(model(tensors, [Op("PRELU", ["x", "a"], ["y"])], ["x"], ["y"]), x=q)["y"]
+    real = reals(q, x) * np.where(q < 0, slope * np.float32(5e-5), 1)
+    assert np.abs(found - np.clip(real / np.float32(3e-4), -32768, 32767)).max() <= 0.501
+
+
+def test_integers_of_16_bits_are_compared_as_what_they_stand_for():
+    x, y = T((3, 4), "int16", scale=3e-4), T((3, 4), "int16", scale=1e-4)
+    a = np.arange(-600, 600, 100).astype(np.int16).reshape(3, 4)
+    b = (3 * a + np.arange(-1, 2)[:, None]).astype(np.int16)
+    tensors = {"x": x, "y": y, "z": T((3, 4), "bool")}
+    found = run(model(tensors, [Op("LESS", ["x", "y"], ["z"], "LessOptions")], ["x", "y"], ["z"]), x=a, y=b)
+    np.testing.assert_array_equal(found["z"], reals(a, x) < reals(b, y))
+
+
+def test_bytes_without_a_sign_under_floats_have_one():
+    """Weights of files of the first years: their element type has no sign, and their zero point is 0."""
+    w = np.random.default_rng(5).integers(-127, 128, (3, 6)).astype(np.int8)
+    op = Op("FULLY_CONNECTED", ["x", "w"], ["y"], "FullyConnectedOptions")
+    tensors = {"x": T((2, 6)), "w": constant(w.view(np.uint8), scale=0.01), "y": T((2, 3))}
+    found = run(model(tensors, [op], ["x"], ["y"]), x=X)["y"]
+    np.testing.assert_allclose(found, X @ (w.T * np.float32(0.01)), rtol=1e-5)
+    again = {"w": tensors["w"], "y": T((3, 6))}
+    read = run(model(again, [Op("DEQUANTIZE", ["w"], ["y"])], [], ["y"]))["y"]
+    np.testing.assert_allclose(read, w.view(np.uint8) * np.float32(0.01), rtol=1e-6)
+
+
+def test_weights_have_the_shape_that_they_are_computed_with():
+    w = np.random.default_rng(6).normal(0, 1, (3, 6)).astype(np.float32)
+    tensors = {"x": T((2, 6)), "w": constant(w), "v": T(()), "y": T((2, 3))}
+    ops = [Op("TANH", ["w"], ["v"]), Op("FULLY_CONNECTED", ["x", "v"], ["y"], "FullyConnectedOptions")]
+    found = run(model(tensors, ops, ["x"], ["y"]), x=X)["y"]
+    np.testing.assert_allclose(found, X @ np.tanh(w).T, rtol=1e-5)
+
+
+def test_scales_that_differ_by_their_rounding_are_one():
+    near = float(np.nextafter(np.float32(0.05), np.float32(1)))
+    options = {"StrideW": 1, "StrideH": 1, "FilterHeight": 1, "FilterWidth": 1, "Padding": 0}
+    q, x = Q.reshape(1, 2, 6, 1), T((1, 2, 6, 1), **I8)
+    same = T((1, 2, 6, 1), "int8", scale=near, zero=3)
+    np.testing.assert_array_equal(
+        run(unary("MAX_POOL_2D", x, same, table="Pool2DOptions", **options), x=q)["y"], q
+    )
+    other = T((1, 2, 6, 1), "int8", scale=0.06, zero=3)
+    with pytest.raises(CompileError, match="different scales"):
+        run(unary("MAX_POOL_2D", x, other, table="Pool2DOptions", **options), x=q)
+
+
 def test_variables_are_inputs_and_outputs():
     tensors = {"x": T((2, 6)), "s": T((2, 6), is_variable=True), "y": T((2, 6))}
     content = model(tensors, [Op("ADD", ["x", "s"], ["y"], "AddOptions")], ["x"], ["y"])
