@@ -127,7 +127,7 @@ inlay_status_t inlay_issue_kernel(inlay_activation_t *m, uint32_t index, const i
         c->workspace_asked = workspace_bytes;
         inlay_heap_asked(&m->heap, workspace_bytes);
         m->heap.held_bytes += c->workspace_bytes;
-        c->buffers[kernel->n_ports] = c->workspace;
+        c->buffers[inlay_workspace_at(kernel)] = c->workspace;
     }
     status = submit(m, c);
     if (status != INLAY_OK && c->workspace) {

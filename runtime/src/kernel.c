@@ -6,9 +6,9 @@ static const inlay_view_t *view_of(const inlay_slot_t *slot)
     return (const inlay_view_t *)(const void *)slot->as.object;
 }
 
-/* Bytes of the workspace for so many parts. */
+/* Bytes of the workspace for so many parts; 0 where a port has them. */
 static inlay_status_t workspace_bytes(inlay_activation_t *m, const inlay_kernel_t *kernel,
-                                      int64_t parts, size_t *taken)
+                                      const inlay_slot_t *tensors, int64_t parts, size_t *taken)
 {
     int64_t bytes = 0;
     *taken = 0;
@@ -21,8 +21,11 @@ static inlay_status_t workspace_bytes(inlay_activation_t *m, const inlay_kernel_
         return INLAY_BAD_DIMS;
     }
     *taken = (size_t)bytes;
-    if (kernel->workspace_kind == 2) *taken = (*taken + 63) / 64 * 64 * (size_t)parts;
-    if (!*taken) *taken = 1;
+    if (kernel->workspace_kind >= 2) *taken = (*taken + 63) / 64 * 64 * (size_t)parts;
+    if (kernel->workspace_kind == 3 && *taken <= view_of(&tensors[kernel->n_ports - 1])->bytes)
+        *taken = 0;
+    else if (!*taken)
+        *taken = 1;
     return INLAY_OK;
 }
 
@@ -32,6 +35,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
     inlay_command_t *now = m->now;
     inlay_status_t status;
     const size_t asked = bytes;
+    const uint32_t at = inlay_workspace_at(kernel);
     uint32_t i;
     for (i = 0; inlay_takes_tensors(kernel) && i < kernel->n_ports; i++) {
         const inlay_view_t *view = view_of(&slots[i]);
@@ -41,8 +45,8 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
         now->tensors[i].dims = view->dims;
     }
     if (bytes) {
-        now->buffers[kernel->n_ports] = inlay_blocks_take(&m->heap.blocks, &bytes, BLOCK_ALIGN);
-        if (!now->buffers[kernel->n_ports]) return inlay_no_memory(m);
+        now->buffers[at] = inlay_blocks_take(&m->heap.blocks, &bytes, BLOCK_ALIGN);
+        if (!now->buffers[at]) return inlay_no_memory(m);
         inlay_heap_asked(&m->heap, asked);
     }
     for (i = 0; INLAY_RACES_ON(m) && i < kernel->n_ports; i++) {
@@ -55,7 +59,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
     if (m->issuer.keeps_one) inlay_help_share(m);
     status = inlay_command_run(m, now, m->error);
     m->heap.asked -= asked;
-    if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[kernel->n_ports], bytes, BLOCK_ALIGN);
+    if (bytes) inlay_blocks_give(&m->heap.blocks, now->buffers[at], bytes, BLOCK_ALIGN);
     return status;
 }
 
@@ -210,7 +214,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (m->is_alone) is_short = 1;
     if (m->issuer.work < INT64_MAX - MOST_NS) m->issuer.work += cost;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
-        INLAY_TRY(workspace_bytes(m, kernel, now->parts, &bytes));
+        INLAY_TRY(workspace_bytes(m, kernel, tensors, now->parts, &bytes));
     if (m->issuer.is_sequential || kernel->is_ordered) {
         runs_now = 1;
     } else if (m->config.mode == INLAY_PARALLEL && !inlay_gathers(kernel)) {

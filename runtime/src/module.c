@@ -293,7 +293,8 @@ static void read_batch(inlay_reader_t *reader, inlay_module_t *module, inlay_ker
         many = &module->kernels[kernel->batch_number - 1];
     if (!many || kernel->body != INLAY_BODY_IMAGE || many->body != INLAY_BODY_IMAGE ||
         many->batch_number || many->n_ports != kernel->n_ports ||
-        many->n_ints != kernel->n_ints + 1) {
+        many->n_ints != kernel->n_ints + 1 || many->workspace_kind == 3 ||
+        kernel->workspace_kind == 3) {
         reader->failed = 1;
         return;
     }
@@ -350,12 +351,16 @@ static inlay_status_t read_kernels(inlay_module_t *module, inlay_error_t *error)
         for (port = 0; !reader.failed && port < kernel->n_ports; port++)
             if (kernel->ports[port] > 2) reader.failed = 1;
         read_body(&reader, kernel);
-        kernel->workspace_kind = inlay_read_below(&reader, 3);
+        kernel->workspace_kind = inlay_read_below(&reader, 4);
         if (kernel->workspace_kind) kernel->workspace = inlay_read_formula(&reader);
         if (kernel->workspace_kind &&
             (kernel->body == INLAY_BODY_FUNCTION || kernel->body == INLAY_BODY_COPY))
             reader.failed = 1;
-        if (kernel->workspace_kind == 2 && kernel->body == INLAY_BODY_DEVICE) reader.failed = 1;
+        if (kernel->workspace_kind >= 2 && kernel->body == INLAY_BODY_DEVICE) reader.failed = 1;
+        if (kernel->workspace_kind == 3 && !reader.failed &&
+            (kernel->body > INLAY_BODY_SYMBOL || !kernel->n_ports ||
+             kernel->ports[kernel->n_ports - 1] != 1))
+            reader.failed = 1;
         kernel->cost = inlay_read_formula(&reader);
         kernel->n_assertions = inlay_read_count(&reader);
         kernel->assertions = inlay_read_words(&reader, kernel->n_assertions);

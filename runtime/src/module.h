@@ -44,7 +44,7 @@ typedef struct inlay_kernel {
     uint32_t memory;         /* of the unit that runs it, for a kernel of a device */
     int32_t number;          /* that the driver gave it */
     uint32_t is_ordered;     /* it does more than to write its ports, and keeps its place */
-    uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each */
+    uint32_t workspace_kind; /* 0 none, 1 one for all parts, 2 one for each, 3 in a port */
     inlay_formula_t workspace, cost;
     inlay_formula_t *sizes;  /* bytes that it may touch of each tensor; NULL where nobody says */
     const uint32_t *spans;   /* the first and the last phase that touches each; NULL where nobody says */
@@ -52,6 +52,12 @@ typedef struct inlay_kernel {
     const uint32_t *shared;           /* ports that all calls of a batch have in common */
     uint32_t n_shared, batch_number;  /* number: of the batch's kernel, counted from 1 */
 } inlay_kernel_t;
+
+/* Which of its buffers is the workspace. */
+static inline uint32_t inlay_workspace_at(const inlay_kernel_t *kernel)
+{
+    return kernel->n_ports - (kernel->workspace_kind == 3);
+}
 
 /* Whether it may work on memory of devices. */
 static inline int inlay_leaves_host(const inlay_kernel_t *kernel)

@@ -220,6 +220,8 @@ class Kernel:
         workspace: bytes of scratch, a formula over the integers; None for none.
         workspace_per_part: whether every part gets so many bytes: part p uses those from
             p * workspace (rounded up to 64) on.
+        workspace_in_port: whether the last port, which is written, is such a workspace: it is taken where it
+            is enough for all parts of a run, and else one that the machine allocates stands in its place.
         cost: predicted time on one thread in nanoseconds, a formula over the integers. A kernel
             predicted to be shorter than a hand-off runs as part 0 of 1.
         assertions: messages of what a phase may find not to hold.
@@ -244,6 +246,7 @@ class Kernel:
     ordered: bool = False
     sizes: tuple[Formula, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+    workspace_in_port: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -152,7 +152,7 @@ class Words:
         accesses = [AccessCode(1 + self.below(3, "access")) for _ in range(self.count())]
         ints = self.word()
         body = self._body()
-        workspace_kind = self.below(3, "workspace")
+        workspace_kind = self.below(4, "workspace")
         workspace = self.formula() if workspace_kind else None
         made = Kernel(
             name,
@@ -160,7 +160,7 @@ class Words:
             ints,
             body,
             workspace,
-            workspace_kind == 2,
+            workspace_kind >= 2,
             self.formula(),
             tuple(self.strings()),
             ordered=self.flag(),
@@ -169,7 +169,7 @@ class Words:
         said = self.below(4, "what is said of tensors")
         sizes = tuple(self.formula() for _ in accesses) if said & HAS_SIZES else ()
         spans = tuple((self.word(), self.word()) for _ in accesses) if said & HAS_SPANS else ()
-        return replace(made, sizes=sizes, spans=spans)
+        return replace(made, sizes=sizes, spans=spans, workspace_in_port=workspace_kind == 3)
 
     def _batch(self) -> BatchRecord | None:
         kernel = self.word()

@@ -117,6 +117,12 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
     for label, steps in formulas:
         if wrong := formula.check(steps, kernel.ints):
             yield Finding(where, f"the {label} {wrong}")
+    if kernel.workspace_in_port:
+        is_native = isinstance(kernel.body, ImageBody | SymbolBody)
+        if not (kernel.workspace and kernel.workspace_per_part and is_native):
+            yield Finding(where, "a port is the workspace of each part, of native code that has none")
+        if not kernel.ports or kernel.ports[-1] is not AccessCode.WRITE:
+            yield Finding(where, "its workspace is in a port that it does not write")
     if kernel.batch is not None:
         yield from _batch_findings(where, kernel, kernel.batch, program)
     match kernel.body:
@@ -202,6 +208,8 @@ def _batch_findings(where: str, kernel: Kernel, batch: BatchRecord, program: Pro
         yield Finding(where, "its batch does not take the same tensors and one integer more")
     if not isinstance(kernel.body, ImageBody) or not isinstance(many.body, ImageBody):
         yield Finding(where, "a batch is of native code")
+    if many.workspace_in_port or kernel.workspace_in_port:
+        yield Finding(where, "a batch has no workspace in a port")
     if AccessCode.READ_WRITE in kernel.ports:
         yield Finding(where, "a kernel that updates a tensor has no batch")
     if any(i >= len(kernel.ports) or kernel.ports[i] is not AccessCode.READ for i in batch.shared) or list(

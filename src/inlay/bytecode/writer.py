@@ -233,7 +233,7 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
         if k.workspace is None:
             words.append(0)
         else:
-            words += [2 if k.workspace_per_part else 1, *_formula(k.workspace)]
+            words += [1 + k.workspace_per_part + k.workspace_in_port, *_formula(k.workspace)]
         words += _formula(k.cost)
         words += [len(k.assertions), *(strings(message) for message in k.assertions)]
         words.append(int(k.ordered))

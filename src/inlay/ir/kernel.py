@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from inlay.arith.expr import Int, Sym
+from inlay.arith.expr import Int, Sym, ceildiv
 from inlay.ir.types import FuncType, TensorType
 
 
@@ -57,6 +57,8 @@ class Workspace:
         bytes: size over the kernel's dims.
         alignment: in bytes.
         per_part: one for each thread rather than one in all.
+        parts: where there is one for each thread, how many of them the program has a place for. The runtime
+            gives a run on more threads all that it needs.
         memory: where it must be; empty for any memory of the kernel's device.
         requested: why the runtime gives it for each run of the kernel; empty where the program has a
             place for it, and hands it to the kernel behind the ports.
@@ -67,6 +69,13 @@ class Workspace:
     per_part: bool = False
     memory: str = ""
     requested: str = ""
+    parts: int = 1
+
+    def planned(self, parts: int | None = None) -> Int:
+        """Return the bytes that a program has a place for, on so many threads; on `self.parts` by default."""
+        if not self.per_part:
+            return self.bytes
+        return ceildiv(self.bytes, self.alignment) * (self.alignment * (parts or self.parts))
 
 
 @dataclass(frozen=True, slots=True)

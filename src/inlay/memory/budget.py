@@ -243,7 +243,8 @@ class _Case:
         scratch = any(
             c.origin is Origin.SCRATCH and (c.memory or first) in takes for p in plans for c in p.counted
         )
-        return Keeping(takes, scratch)
+        each = any(w.per_part for k in module.kernels.values() for w in k.workspaces)
+        return Keeping(takes, scratch or (each and first in takes))
 
     def accounts(
         self, planned: PlannedModule, entry: str, sizes: DimSizes, threads: int | None = None
@@ -299,7 +300,8 @@ class _Case:
                 _added(planned, serial, entry, sizes),
             )
         if self.budget.threads > 1:
-            one = self.accounts(planned, entry, sizes, threads=1)
+            alone = self.plan(replace(self.options, threads=1), self.sharing)
+            one = self.accounts(alone, entry, sizes, threads=1)
             yield from self._price("--threads 1", account, one, None)
         less = self.less(planned) if account.memory == self.options.pools[0].name else None
         if less is not None:

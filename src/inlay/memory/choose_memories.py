@@ -82,6 +82,7 @@ class MemoryOptions:
             has them.
         constants: where constants are that a device reads, by its name; the empty name is for all that
             no other name is for. None where the program brings them along.
+        threads: that have scratch memory of their own in plans; None for as many as the program says.
     """
 
     pools: tuple[Pool, ...] = ()
@@ -89,6 +90,7 @@ class MemoryOptions:
     no_stack: str = ""
     inputs: tuple[str, ...] = ()
     constants: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    threads: int | None = None
 
 
 class Chooser:

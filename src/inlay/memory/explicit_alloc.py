@@ -250,7 +250,7 @@ class _Writer:
         scratch: list[Var] = []
         for w in kernel.workspaces:
             if not w.requested:
-                t = TensorType((at_call(w.bytes),), U8)
+                t = TensorType((at_call(w.planned()),), U8)
                 scratch.append(make.var(f"{name}{SCRATCH}", t, call.span))
                 memories = (w.memory,) if w.memory else self._device_memories(call)
                 self._store(scratch[-1], t, memories, call, bindings)

@@ -160,7 +160,9 @@ class Invocation(NamedTuple):
     last: int
 
 
-def find_lifetimes(name: str, function: Function, module: Module, loops: frozenset[Var]) -> list[Activation]:
+def find_lifetimes(
+    name: str, function: Function, module: Module, loops: frozenset[Var], threads: int | None = None
+) -> list[Activation]:
     """Return the activations of a function of the module: its own, then those of local functions.
 
     Args:
@@ -168,12 +170,13 @@ def find_lifetimes(name: str, function: Function, module: Module, loops: frozens
         function: in explicit storage.
         module: for kernels.
         loops: local functions that are written in place (`analysis.local_functions`).
+        threads: that have scratch memory of their own, where it is not to be as many as the program says.
     """
     found: list[Activation] = []
     pending: deque[tuple[str, Function, Function | None]] = deque([(name, function, None)])
     while pending:
         label, node, outer = pending.popleft()
-        walker = _Walker(module.kernels, loops)
+        walker = _Walker(module.kernels, loops, threads)
         found.append(walker.run(label, node, outer))
         pending.extend((f"{label}.{var.name}", inner, node) for var, inner in walker.lifted)
     return found
@@ -220,9 +223,10 @@ def at_call(size: Int, kernel: Kernel, ints: Expr) -> Int | None:
 class _Walker:
     """Walks one activation in order and numbers it."""
 
-    def __init__(self, kernels: Mapping[str, Kernel], loops: frozenset[Var]) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel], loops: frozenset[Var], threads: int | None) -> None:
         self.kernels = kernels
         self.loops = loops
+        self.threads = threads
         self.lifted: list[tuple[Var, Function]] = []
         self._position = 0
         self._invoked: list[Invocation] = []
@@ -399,6 +403,10 @@ class _Walker:
             for w in kernel.workspaces
             if w.requested
         ]
+        for w in kernel.workspaces:
+            size = at_call(w.planned(self.threads), kernel, call.args[-1])
+            if self.threads is not None and w.per_part and not w.requested and size is not None:
+                self._only(used[-1]).bytes = size
         for w, r in _overlays(kernel):
             written, read = used[w], used[r]
             others = [u for i, u in enumerate(used) if i not in (w, r)]

@@ -231,7 +231,7 @@ class _Stretch:
         if kernel is None:
             return lambda _: result
         assert isinstance(let.value, Call), "kernels are called"
-        scratch = sum(sizes.of(w.bytes) for w in kernel.workspaces if not w.requested)
+        scratch = sum(sizes.of(w.planned()) for w in kernel.workspaces if not w.requested)
         tensors = [a for a in let.value.args if isinstance(a.type, TensorType)]
         roots = [self._root.get(a) if isinstance(a, Var) else None for a in tensors]
         values = [None if r is None else numbers[r] for r in roots]

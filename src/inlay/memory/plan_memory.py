@@ -127,7 +127,7 @@ def plan_module(
         loops = find_loops(function)
         placed: dict[Function, Placement] = {}
         known: dict[Function, Known] = {}
-        for activation in find_lifetimes(name, function, module, loops):
+        for activation in find_lifetimes(name, function, module, loops, options.threads):
             around = None if activation.outer is None else known[activation.outer]
             known[activation.function] = known_of(module, name, activation, around, recursive)
             if known[activation.function].is_entry:

@@ -4,8 +4,10 @@ A compilation makes the code here; what is in the cache is neither lowered nor c
 explains makes no code: of what is in the cache that says it, of other kernels the loops say the same.
 
 **Who gives scratch memory.** A kernel gets it as one more tensor behind its ports, which has its place in
-the plan like any result and lives while the kernel runs. Where the size is not known until then, the
-runtime gives it for each run of the kernel, and the plan counts it (`Workspace.requested`).
+the plan like any result and lives while the kernel runs. Where each thread has its own, the plan has a place
+for as many threads as the program is compiled for; a run on more of them gets all from the runtime. Where
+there is no place in the program, the runtime gives it for each run of the kernel, and the plan counts it
+(`Workspace.requested`).
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.accesses import accesses_of
 from inlay.codegen.interface import Needs
 from inlay.codegen.phases import workspace_layout
-from inlay.ir.kernel import Kernel, Workspace
+from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.lower.place_buffers import stack_taken
 from inlay.machine.target import Target
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.pipeline.build_kernels import LoopBody
+from inlay.placement.plan_places import PlanOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,22 @@ def run(module: Module, context: PassContext) -> Module:
     """Make code, or lower kernels, and note what each needs and when it touches its tensors."""
     options = context.options_for(GenerateOptions)
     found = _lowered(module, options) if options.make is None else options.make(module, context)
-    return with_needs(module, found)
+    return with_needs(module, found, scratch_threads(context))
 
 
-def with_needs(module: Module, found: Mapping[str, Needs]) -> Module:
-    """Return a module whose kernels have what they need, given by name."""
+def scratch_threads(context: PassContext) -> int:
+    """Return on how many threads the kernels of this process run, as the program is compiled."""
+    return max((context.options_for(PlanOptions).threads or {}).values(), default=1)
+
+
+def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Module:
+    """Return a module whose kernels have what they need, given by name.
+
+    Args:
+        module: with kernels.
+        found: what they need.
+        threads: for so many the program has a place for scratch memory that each has of its own.
+    """
     kernels = dict(module.kernels)
     for name, needs in found.items():
         kernel = replace(kernels[name], stack=needs.stack, accesses=None)
@@ -63,16 +77,14 @@ def with_needs(module: Module, found: Mapping[str, Needs]) -> Module:
         if needs.workspace is not None:
             size = _over_dims(needs.workspace.bytes, needs.dims, kernel)
             workspace = replace(needs.workspace, bytes=size)
-            stated = replace(workspace, requested=_requested(kernel, workspace))
+            stated = replace(workspace, requested=_requested(kernel), parts=threads)
             kernel = replace(kernel, workspaces=(stated,))
         kernels[name] = kernel
     return module.with_kernels(kernels)
 
 
-def _requested(kernel: Kernel, workspace: Workspace) -> str:
+def _requested(kernel: Kernel) -> str:
     """Return why the runtime gives a workspace; nothing where the program does."""
-    if workspace.per_part:
-        return "each thread has its own, and who runs the program says how many there are"
     if kernel.batch is not None:
         return "several calls may run as one"
     return f"a kernel takes at most {MAX_PORTS} tensors" if len(kernel.ports) >= MAX_PORTS else ""

@@ -36,7 +36,7 @@ from inlay.memory.spill_values import SpillOptions
 from inlay.packing.buffer import align
 from inlay.passes.contract import PassContext, Property, Remarks
 from inlay.passes.manager import make_pipeline, run_pipeline
-from inlay.pipeline.generate import with_needs
+from inlay.pipeline.generate import scratch_threads, with_needs
 
 MEMORY = (
     read_first.PASS,
@@ -110,7 +110,7 @@ class Leases:
             replace(self._context.options_for(SpillOptions), watch=None),
         )
         quiet = replace(context, instrument=SILENT, diagnostics=Collector(), remarks=Remarks())
-        module = with_needs(self._module, needs)
+        module = with_needs(self._module, needs, scratch_threads(self._context))
         given = (Property.TYPED, Property.ANF, Property.LOWERED)
         return run_pipeline(make_pipeline(MEMORY, given), module, quiet), tuple(plans)
 

@@ -125,8 +125,10 @@ class ReferenceEngine:
         parts = 1 if is_short else self._settings.threads
         addresses = [array.ctypes.data for array in tensors]
         workspace = self._workspace(kernel, integers, parts)
-        if workspace is not None:
+        if workspace is not None and not kernel.workspace_in_port:
             addresses.append(workspace.ctypes.data)
+        elif workspace is not None and workspace.size > tensors[-1].nbytes + 1:
+            addresses[-1] = workspace.ctypes.data
         buffers = (ctypes.c_void_p * len(addresses))(*addresses)
         numbers = (ctypes.c_int64 * max(len(integers), 1))(*integers)
         for address, is_parallel in steps:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from inlay.arith.expr import from_atom
+from inlay.arith.expr import Int, from_atom
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula, check
@@ -110,17 +110,24 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
 def _with_scratch(made: bc.Kernel, kernel: Kernel) -> bc.Kernel:
     """Return a kernel with its scratch memory: one more tensor that it writes, or what it is given."""
     for w in kernel.workspaces:
-        size = formula(w.bytes, positions_of(kernel))
-        if size is None or check(size, len(kernel.ints)) is not None:
-            raise InternalError(f"{w.bytes} bytes are no formula over its integers", where=kernel.name)
-        if w.requested:
+        size = _over_ints(w.bytes, kernel)
+        if w.requested or w.per_part:
             made = replace(made, workspace=size, workspace_per_part=w.per_part)
-        else:
+        if not w.requested:
             ports = (*made.ports, bc.AccessCode.WRITE)
-            sizes = (*made.sizes, size) if made.sizes else ()  # of functions nobody says what they touch
+            # Of functions nobody says what they touch.
+            sizes = (*made.sizes, _over_ints(w.planned(), kernel)) if made.sizes else ()
             spans = () if kernel.accesses is None else kernel.accesses.used
-            made = replace(made, ports=ports, sizes=sizes, spans=spans)
+            made = replace(made, ports=ports, sizes=sizes, spans=spans, workspace_in_port=w.per_part)
     return made
+
+
+def _over_ints(size: Int, kernel: Kernel) -> bc.Formula:
+    """Return a size over the dims of a kernel as a formula over its integers."""
+    found = formula(size, positions_of(kernel))
+    if found is None or check(found, len(kernel.ints)) is not None:
+        raise InternalError(f"{size} bytes are no formula over its integers", where=kernel.name)
+    return found
 
 
 def _foreign(kernel: Kernel) -> bc.Kernel:

@@ -260,9 +260,9 @@ class _Reader:
         ints = line.number()
         names = [f"i{index}" for index in range(ints)]
         body = _read_body(line, names)
-        workspace, per_part = None, False
+        workspace, word = None, ""
         if line.peek().startswith("workspace"):
-            per_part = line.word() == "workspace_per_part"
+            word = line.word()
             workspace = line.formula(names)
         line.expect("cost")
         cost = line.formula(names)
@@ -299,13 +299,14 @@ class _Reader:
                 ints,
                 body,
                 workspace,
-                per_part,
+                word in ("workspace_per_part", "workspace_in_port"),
                 cost,
                 tuple(assertions),
                 batch,
                 ordered,
                 tuple(sizes),
                 tuple(spans),
+                word == "workspace_in_port",
             )
         )
 

@@ -176,7 +176,8 @@ def _kernel_line(kernel: Kernel) -> str:
         case CopyBody():
             words.append("copy")
     if kernel.workspace is not None:
-        words.append("workspace_per_part" if kernel.workspace_per_part else "workspace")
+        each = "workspace_in_port" if kernel.workspace_in_port else "workspace_per_part"
+        words.append(each if kernel.workspace_per_part else "workspace")
         words.append(_braces(kernel.workspace, "i", kernel.ints))
     words += ["cost", _braces(kernel.cost, "i", kernel.ints)]
     if kernel.ordered:

@@ -20,7 +20,7 @@ from inlay.pipeline import generate
 from inlay.pipeline.explain import views
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.lowering import Lowering
-from inlay.runtime.session import executable_of
+from inlay.runtime.session import Settings, executable_of
 
 FIXED = 'fn main(x: Tensor[9000, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
 SYMBOLIC = 'fn main<n>(x: Tensor[n, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
@@ -89,15 +89,26 @@ def test_two_runs_share_the_bytes_of_their_scratch():
     np.testing.assert_array_equal(found, np.sort(-np.sort(x)))
 
 
-def test_scratch_for_each_thread_is_counted():
-    compiled = compilation(program(ROWS), cache="none")
-    (plan,) = compiled.report.plans
-    (why,) = [c.why for c in plan.counted if c.name.startswith("scratch of @softmax")]
-    assert "each thread has its own" in why
-    assert made_of(compiled, "softmax").workspace_per_part
-    x = np.ones((64, 50), np.float32)
-    found = executable_of(compiled.program).run({"x": x})["y"]
-    np.testing.assert_allclose(found, np.full(64, 0.02), rtol=1e-5)
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_scratch_for_each_thread_is_in_the_plan_and_more_threads_get_theirs_from_the_runtime(mode):
+    text = ROWS.replace("<m, n>", "").replace("m, n", "8, 20000")
+    compiled = compilation(program(text), cache="none", threads=2)
+    (kernel,) = (k for k in compiled.module.kernels.values() if k.workspaces)
+    (workspace,) = kernel.workspaces
+    assert (workspace.per_part, workspace.parts, workspace.requested) == (True, 2, "")
+    assert [(memory, offset) for memory, offset, _ in scratch(compiled.report.plans).values()] == [
+        ("", lit(0))
+    ]
+    assert made_of(compiled, "softmax").workspace_in_port
+    x = np.random.default_rng(0).standard_normal((8, 20000)).astype(np.float32)
+    each, asked = workspace.planned(1).value, {}
+    for threads in (1, 2, 3):
+        made = executable_of(compiled.program, mode=mode, threads=threads, settings=Settings(hand_off_ns=1))
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(made.run({"x": x})["y"], (e / e.sum(1, keepdims=True)).max(1), rtol=1e-5)
+        asked[threads] = made.usage().peak_bytes
+    assert asked[1] == asked[2] == 2 * each + 8 * 4
+    assert asked[3] == asked[2] + 3 * each
 
 
 def test_several_calls_as_one_bring_their_scratch_along():
