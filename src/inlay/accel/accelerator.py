@@ -39,6 +39,7 @@ from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
 from inlay.base.diagnostics import Collector, InlayError, error
 from inlay.base.registry import suggestion
 from inlay.base.span import NO_SPAN, Source, Span
+from inlay.loop.verify import verify
 from inlay.loop.walk import stores_of
 
 T = TypeVar("T")
@@ -254,6 +255,11 @@ def _of_instruction(d: Description, i: Instruction) -> Iterator[str]:
     except Exception as failure:  # noqa: BLE001 (code of others)
         yield f"the meaning of '{i.name}' failed: {type(failure).__name__}: {failure}"
         return
+    for fault in verify(f)[:1]:
+        yield (
+            f"the meaning of '{i.name}' is no loop nest: {fault.message}; a number that is made inside of a "
+            "`nest` is gone behind it: a sum needs a `Local`, or an operand to store it to"
+        )
     stored = {s.buffer.name for s in stores_of(f.body)}
     yield from (
         f"found '{n}' of '{i.name}' declared Out, and its meaning stores nothing to it"

@@ -30,7 +30,7 @@ from inlay.accel.declare import (
     pattern,
 )
 from inlay.accel.engines import Copy, Pad, Stream, Token, Word
-from inlay.accel.nest import nest
+from inlay.accel.nest import Local, nest
 from inlay.accel.numbers import maximum, minimum, requantize, requantize_float, rescale, where
 from inlay.arith.dtype import F32, I8, I16, I32, I64, U8
 
@@ -49,6 +49,7 @@ __all__ = [
     "InOut",
     "KiB",
     "Library",
+    "Local",
     "MHz",
     "Memory",
     "MiB",

@@ -9,7 +9,7 @@ pattern, and limits of the instruction.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ import numpy as np
 from inlay.accel.accelerator import Architecture
 from inlay.accel.choices import choose
 from inlay.accel.declare import Dim, Instruction, PatternDecl
-from inlay.accel.overlay import Block, Mismatch, Overlay
-from inlay.accel.pattern import Mapped, Pattern, Repeat, Repeated, Tiled, build
+from inlay.accel.overlay import Block, Mismatch, Overlay, unread
+from inlay.accel.pattern import Applied, Mapped, Pattern, Repeat, Repeated, Tiled, build
 from inlay.accel.repeat import lay_repeated
 from inlay.accel.tiled import TiledCommand, Tiler
 from inlay.arith.bounds import bounds
@@ -38,11 +38,17 @@ class Bound:
     def __init__(self, type: TensorType, attrs: Mapping[str, Any]) -> None:
         self.shape, self.dtype = type.shape, type.dtype
         self._attrs = attrs
+        self._read = set[str]()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._attrs:
             raise AttributeError(f"it has no '{name}', but {', '.join(self._attrs) or 'nothing'}")
+        self._read.add(name)
         return self._attrs[name]
+
+    def asked(self) -> Set[str]:
+        """Return the names of the attributes that were asked for."""
+        return self._read
 
 
 class Named:
@@ -55,6 +61,10 @@ class Named:
         if name.startswith("_") or name not in self._values:
             raise AttributeError(f"nothing is called '{name}', but {', '.join(self._values)}")
         return self._values[name]
+
+    def asked(self, name: str) -> Set[str]:
+        """Return the names of the attributes of a value that were asked for."""
+        return self._values[name].asked() if name in self._values else set()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +81,7 @@ class Command:
         reasons: all that speaks against it; none where the device can do it.
         before: commands that are given before, in order; their results are in scratch memory.
         filled: operands that are one number, as an operator that would take them is missing.
+        scales: operands that are factors of a requantize; one number is given once for each lane.
     """
 
     pattern: str
@@ -82,6 +93,7 @@ class Command:
     reasons: tuple[str, ...]
     before: tuple[Command, ...] = ()
     filled: tuple[str, ...] = ()
+    scales: tuple[str, ...] = ()
 
     @property
     def steps(self) -> tuple[Command, ...]:
@@ -94,7 +106,7 @@ class Command:
         if not isinstance(value, Const) or not isinstance(value.value, np.ndarray):
             return None
         shape = _spread(self.instruction, name, value) if name in self.added else None
-        if name in self.filled:
+        if name in self.filled or _is_one_for_all(self.instruction, name, value, self.scales):
             shape = ()
         if shape is None:
             return np.ascontiguousarray(value.value)
@@ -189,6 +201,8 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     results = zip(i.writes, mapped.results, strict=True)
     operands |= {name: found.values[r] for name, r in results if r in found.values}
     filled = tuple(name for name, node in mapped.operands.items() if node in found.filled)
+    scales = p.factors_in(mapped)
+    alike = tuple(n for n in scales if _is_one_for_all(i, n, operands[n], scales))
     sizes: dict[Sym, Int] = {}
     reasons: list[str] = []
     try:
@@ -202,7 +216,8 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
         reasons.append(fault_of(failure))
     else:
-        reasons += _shapes(arch, i, p.added_in(mapped), filled, operands, sizes)
+        reasons += _unsaid(found, m)
+        reasons += _shapes(arch, i, p.added_in(mapped), (*filled, *alike), operands, sizes)
         reasons += _beyond(arch, sizes)
         if not reasons:
             chosen, why = choose(arch, i, sizes)
@@ -211,7 +226,20 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     calls, added = found.in_order(), p.added_in(mapped)
     before = tuple(_command(arch, p, x, found) for x in mapped.before)
     reasons += [r for c in before for r in c.reasons if r not in reasons]
-    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before, filled)
+    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before, filled, scales)
+
+
+def _is_one_for_all(i: Instruction, name: str, value: Expr, scales: tuple[str, ...]) -> bool:
+    """Whether a factor is one number, and an instruction wants one for each lane."""
+    is_number = isinstance(value, Const) and isinstance(value.type, TensorType) and not value.type.shape
+    return name in scales and is_number and bool(i.operands[name].shape)
+
+
+def _unsaid(found: Overlay, m: Named) -> Iterator[str]:
+    """Yield attributes of operators that a pattern neither says nor reads."""
+    for node, attrs in found.attrs.items():
+        if isinstance(node, Applied):
+            yield from unread(node, found.values[node], found.block, attrs, m.asked(node.name))
 
 
 def fault_of(failure: Exception) -> str:
@@ -232,8 +260,17 @@ def _named(found: Overlay) -> Named:
     for node, e in found.values.items():
         if node.name:
             assert isinstance(e.type, TensorType), "nodes are tensors"
-            values[node.name] = Bound(e.type, found.attrs.get(node, {}))
+            values[node.name] = Bound(e.type, _ended(e.type, found.attrs.get(node, {})))
     return Named(values)
+
+
+def _ended(type: TensorType, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes with the ends of the type where a requantize says none."""
+    if "low" not in attrs or "high" not in attrs or not type.dtype.is_integer:
+        return attrs
+    ends = np.iinfo(type.dtype.numpy)
+    said = {"low": int(ends.min), "high": int(ends.max)}
+    return {**attrs, **{n: end for n, end in said.items() if attrs[n] is None}}
 
 
 def _shapes(
@@ -314,4 +351,5 @@ def _beyond(arch: Architecture, sizes: Mapping[Sym, Int]) -> Iterator[str]:
         above = dim.high is not None and (reach.high is None or reach.high > dim.high)
         if above or (reach.low or 0) < dim.low:
             most = "any" if dim.high is None else dim.high
-            yield f"{name} = {size}: {dim.low} to {most}"
+            open_ends = f", {reach.low or 0} to {'any' if reach.high is None else reach.high}"
+            yield f"{name} = {size}{'' if size.value is not None else open_ends}: {dim.low} to {most}"

@@ -15,18 +15,33 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping
 from contextvars import ContextVar
 
-from inlay.accel.declare import Access, Instruction, Operand, Size
+from inlay.accel.declare import Access, Format, Instruction, Operand, Size
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, fresh, lit, substitute, symbols, to_int
 from inlay.base.diagnostics import error
 from inlay.loop import te
-from inlay.loop.buffer import Buffer
+from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
-from inlay.loop.stmt import For, LoopKind, Stmt, Store
+from inlay.loop.stmt import Alloc, For, LoopKind, Stmt, Store
 from inlay.loop.te import ScalarValue, ValueLike
 from inlay.loop.walk import seq
 
-_OPEN: ContextVar[list[list[Stmt]]] = ContextVar("open loops of the body that is run")
+_OPEN: ContextVar[list[_Level]] = ContextVar("open loops of the body that is run")
+
+
+class _Level:
+    """Statements inside of the same loops, and the numbers that are local to them."""
+
+    def __init__(self) -> None:
+        self.stmts: list[Stmt] = []
+        self.locals: list[Buffer] = []
+
+    def body(self) -> Stmt:
+        """Return all of it."""
+        made = seq(*self.stmts)
+        for b in reversed(self.locals):
+            made = Alloc(b, made)
+        return made
 
 
 def nest(*extents: Size | tuple[Size, ...]) -> Iterator[tuple[Int, ...]]:
@@ -35,14 +50,44 @@ def nest(*extents: Size | tuple[Size, ...]) -> Iterator[tuple[Int, ...]]:
     for extent in extents:
         flat += extent if isinstance(extent, tuple) else (extent,)
     indices = [fresh(f"i{n}") for n in range(len(flat))]
-    inner: list[Stmt] = []
+    inner = _Level()
     _OPEN.get().append(inner)
     yield tuple(map(to_int, indices))
     _OPEN.get().pop()
-    body = seq(*inner)
+    body = inner.body()
     for sym, extent in zip(reversed(indices), reversed(flat), strict=True):
         body = For(sym, lit(0), to_int(extent), LoopKind.SERIAL, body)
-    _OPEN.get()[-1].append(body)
+    _OPEN.get()[-1].stmts.append(body)
+
+
+class Local:
+    """A number that only the instruction has, a register of it: what is summed before it is written.
+
+        total = Local(i32, b[k])
+        for c, r, s in nest(w.shape[1:]):
+            total.value += i32(x[c, r, s]) * i32(w[k, c, r, s])
+        y[k] = i8(requantize(total.value, mul[k], shift[k], zero, low, high, rounding="tflite"))
+
+    Args:
+        format: of the number.
+        start: what it is first.
+    """
+
+    def __init__(self, format: Format, start: ValueLike) -> None:
+        level = _OPEN.get()[-1]
+        buffer = Buffer(f"local{sum(len(x.locals) for x in _OPEN.get())}", (), format.dtype, Scope.REGISTER)
+        level.locals.append(buffer)
+        self._cell = Elements(buffer.name, buffer, Access.UPDATE)
+        self.value = start
+
+    @property
+    def value(self) -> ScalarValue:
+        """What it is now."""
+        return self._cell[()]
+
+    @value.setter
+    def value(self, x: ValueLike) -> None:
+        self._cell[()] = x
 
 
 class Elements:
@@ -75,7 +120,7 @@ class Elements:
             )
         indices = at if isinstance(at, tuple) else (at,)
         scalar = _wrapped(value, self._buffer.dtype)
-        _OPEN.get()[-1].append(Store(self._buffer, tuple(map(to_int, indices)), scalar.scalar))
+        _OPEN.get()[-1].stmts.append(Store(self._buffer, tuple(map(to_int, indices)), scalar.scalar))
 
     def at(self, *indices: Int | int, outside: ValueLike) -> ScalarValue:
         """Return an element, or a value where an index is outside of its axis."""
@@ -112,8 +157,8 @@ class Fields:
 
 
 @contextlib.contextmanager
-def _recording() -> Generator[list[Stmt]]:
-    outer: list[Stmt] = []
+def _recording() -> Generator[_Level]:
+    outer = _Level()
     token = _OPEN.set([outer])
     try:
         yield outer
@@ -148,7 +193,7 @@ def meaning_of(i: Instruction, device: object, sizes: Mapping[Sym, Int]) -> Loop
     writes = [b for name in of[False] for b in buffers[name].values()]
     dims = dict.fromkeys(s for b in (*reads, *writes) for e in b.shape for s in symbols(e))
     dims |= dict.fromkeys(x.sym for x in i.immediates.values() if x.sym not in sizes)
-    return LoopFunction(i.name, (*reads, *writes), len(reads), tuple(dims), seq(*outer), Stage.LOWERED)
+    return LoopFunction(i.name, (*reads, *writes), len(reads), tuple(dims), outer.body(), Stage.LOWERED)
 
 
 def formats(x: Operand) -> dict[str, DType]:

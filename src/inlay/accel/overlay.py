@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from inlay.ir.expr import Call, Const, Expr, OpRef, Var
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.ops.padding import PadAttrs, PadMode
+from inlay.ops.requantization import RequantizeAttrs
 
 _COMMUTATIVE = ("add", "mul", "maximum", "minimum")
 
@@ -142,6 +143,9 @@ class Overlay:
         self.calls.append(call)
         self.attrs[node] = _attributes(call.callee.attrs)
         args = list(call.args)
+        for key, value in node.said:
+            if (found := self.attrs[node].get(key)) != value:
+                raise self._mismatch(f"{name} with {key} = {found}: {value}")
         if node.padded:
             args[0] = self._without_pad(node, args[0])
         if node.factors:
@@ -193,6 +197,7 @@ class Overlay:
         """Take a pad by numbers into the convolution behind it."""
         attrs = self.attrs[node]
         attrs["pads"] = tuple(attrs["pads"]) or (0, 0, 0, 0)
+        attrs |= {n: tuple(attrs[n]) or (1, 1) for n in ("strides", "dilations")}
         attrs.setdefault("outside", 0)
         call = self.block.calls.get(x) if isinstance(x, Var) else None
         if call is None or not isinstance(x, Var) or not isinstance(call.callee, OpRef) or any(attrs["pads"]):
@@ -247,6 +252,52 @@ def _same(a: Expr, b: Expr) -> bool:
 def _attributes(attrs: object) -> dict[str, Any]:
     names = getattr(type(attrs), "__dataclass_fields__", {})
     return {name: getattr(attrs, name) for name in names}
+
+
+_NOT_ASKED = {"dtype", "least", "near", "index", "axes", "factors"}
+"""Attributes that a type says, that change no result, or that the node is about."""
+
+
+def unread(node: Applied, e: Expr, block: Block, found: Mapping[str, Any], read: Set[str]) -> Iterator[str]:
+    """Yield attributes that change what an operator computes and that a pattern neither says nor reads.
+
+    Args:
+        node: of the pattern.
+        e: what it was laid over.
+        block: in which that is.
+        found: its attributes.
+        read: names that conditions and numbers of the pattern asked for.
+    """
+    call = block.calls.get(e) if isinstance(e, Var) else None
+    if call is None or not isinstance(call.callee, OpRef):  # laid over nothing, as it may be missing
+        return
+    fields = getattr(type(call.callee.attrs), "__dataclass_fields__", {})
+    known = {*read, *_NOT_ASKED, *(name for name, _ in node.said)}
+    if isinstance(call.callee.attrs, RequantizeAttrs):
+        whole = replace(call.callee.attrs, low=None, high=None).ends()
+        known |= {n for n, end in zip(("low", "high"), whole, strict=True) if found.get(n) in (None, end)}
+    for name, value in found.items():
+        if name not in known and not _is_plain(name, value, fields, found, e):
+            yield f"{name} = {value}, which the pattern neither says nor reads"
+
+
+def _is_plain(name: str, value: Any, fields: Mapping[str, Any], found: Mapping[str, Any], e: Expr) -> bool:
+    """Whether an attribute is what an operator has of which nothing is said."""
+    default = fields[name].default if name in fields else 0
+    match name:
+        case "rounding":  # the one that is assumed is no better guess than the others
+            return False
+        case "strides" | "dilations":
+            return all(n == 1 for n in value)
+        case "pads":
+            return not any(value)
+        case "outside":
+            return not any(found.get("pads", ()))
+        case "axis" if isinstance(value, int) and isinstance(default, int):
+            rank = len(e.type.shape) if isinstance(e.type, TensorType) else 0
+            return bool(rank) and value % rank == default % rank
+        case _:
+            return bool(value == default)
 
 
 def _constant_pad(call: Call) -> tuple[tuple[int, ...], int] | None:

@@ -63,6 +63,7 @@ class Applied(Node):
         parts: where it is one of so many equal parts of the last axis, how many; 0 for anything else.
         otherwise: what its second operand is where the operator is not there, which then changes nothing;
             None where it has to be there.
+        said: attributes that it must have, by name.
     """
 
     operators: tuple[str, ...]
@@ -71,6 +72,12 @@ class Applied(Node):
     factors: bool = False
     parts: int = 0
     otherwise: float | None = None
+    said: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def scales(self) -> tuple[Node, ...]:
+        """The factors of a `requantize`, where they are operands of the pattern."""
+        return self.operands[1:] if self.operators == ("requantize",) else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,6 +193,13 @@ class Pattern:
         inside = {x for node in below(self.mapped.result) if "add" in node.operators for x in node.operands}
         return tuple(n for n, x in mapped.operands.items() if isinstance(x, Input) and x in inside)
 
+    def factors_in(self, mapped: Mapped) -> tuple[str, ...]:
+        """Return operands of one command that are factors of a `requantize`."""
+        if isinstance(self.mapped.result, Repeated):
+            return ()
+        inside = {x for r in self.mapped.results for node in below(r) for x in node.scales}
+        return tuple(n for n, x in mapped.operands.items() if x in inside)
+
 
 def below(node: Node) -> Iterator[Applied]:
     """Yield the operators of a tree; of a repeated step those of one."""
@@ -212,10 +226,17 @@ class Builder:
         """Return any constant, of one of these formats."""
         return Input(name, tuple(f.dtype for f in formats), constant=True)
 
-    def op(self, operator: str | tuple[str, ...], *operands: Node, name: str = "") -> Applied:
-        """Return the result of an operator, or of one of several, by their names in the tensor IR."""
+    def op(self, operator: str | tuple[str, ...], *operands: Node, name: str = "", **said: object) -> Applied:
+        """Return the result of an operator, or of one of several, by their names in the tensor IR.
+
+        Args:
+            operator: its name, or several.
+            operands: in order.
+            name: under which a match has its shape, `dtype` and attributes.
+            said: attributes that it must have, by name (docs/reference/ops.md).
+        """
         operators = (operator,) if isinstance(operator, str) else operator
-        return Applied(name, (), operators, operands)
+        return Applied(name, (), operators, operands, said=tuple(said.items()))
 
     def conv2d(self, x: Node, w: Node, *, name: str = "") -> Applied:
         """Return a convolution of integers, [n, c, h, w] with [k, c / groups, r, s], summed in i32.
@@ -229,9 +250,29 @@ class Builder:
         """Return a product of matrices of integers, [m, k] with [k, n], summed in i32."""
         return Applied(name, (), ("matmul_integer",), (x, w))
 
-    def requantize(self, x: Node, *, name: str = "") -> Applied:
-        """Return sums as few bits again, with constant factors; a match has its attributes."""
-        return Applied(name, (), ("requantize",), (x,), factors=True)
+    def requantize(self, x: Node, *factors: Node, rounding: str = "", name: str = "") -> Applied:
+        """Return sums as few bits again, with constant factors; a match has its attributes.
+
+        Those are `zero`, `low`, `high` and `rounding`.
+
+        Args:
+            x: sums.
+            factors: what `p.call` gives an instruction: a float scale, or a multiplier and a shift, each a
+                `p.const`; one for each channel, or one for all, which the instruction gets once for each.
+                None for `p.map`, which finds them.
+            rounding: that it must have (`tflite`, `half_even`, `half_up`, `half_away`).
+            name: under which a match has it.
+
+        Raises:
+            CompileError: `accel.declaration`.
+        """
+        if len(factors) > 2:
+            raise error(
+                "accel.declaration",
+                f"found {len(factors)} factors of p.requantize, needed a scale, or a multiplier and a shift",
+            )
+        said = (("rounding", rounding),) if rounding else ()
+        return Applied(name, (), ("requantize",), (x, *factors), factors=not factors, said=said)
 
     def part(self, x: Node, of: int, *, name: str = "") -> Applied:
         """Return one of several equal parts of the last axis; a match has `index`, which one it is."""
@@ -375,10 +416,29 @@ def build(declared: PatternDecl, device: object) -> Pattern:
             "accel.declaration",
             f"found the pattern '{declared.name}' to end with {given}, needed {needed}: its commands {kind}",
         )
+    results = mapped.results if isinstance(mapped, Mapped) else (mapped.result,)
+    for node in (x for r in results for x in below(r)):
+        _check_factors(node, is_call=isinstance(mapped, Mapped))
     if isinstance(mapped, Mapped):
         _check_order(mapped.steps)
         _check_inside(mapped)
     return Pattern(declared.name, mapped, tuple(builder.needs))
+
+
+def _check_factors(node: Applied, *, is_call: bool) -> None:
+    """Refuse a requantize whose factors a call would not be given, or that tiles would not find.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
+    if node.operators == ("requantize",) and node.factors is is_call:
+        how = (
+            "without its factors, which the instruction is given: p.requantize(sums, mul, shift) or "
+            "p.requantize(sums, scale), each a p.const"
+            if is_call
+            else "with factors, which p.map finds from the instructions: p.requantize(sums)"
+        )
+        raise error("accel.declaration", f"found p.requantize {how}")
 
 
 def _check_inside(mapped: Mapped) -> None:

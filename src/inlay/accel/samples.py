@@ -16,7 +16,7 @@ import numpy as np
 from inlay.accel.accelerator import Architecture
 from inlay.accel.declare import Dim
 from inlay.accel.pattern import Applied, Input, Mapped, Node, Pattern, Repeat, Repeated, Tiled, below
-from inlay.accel.tiled_samples import AgainError, TiledDrawn, constant, numbers
+from inlay.accel.tiled_samples import AgainError, TiledDrawn, constant, factors, numbers
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, evaluate, lit, symbols
 from inlay.base.diagnostics import InlayError
@@ -29,6 +29,8 @@ _SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 8)
 _MOST = 4096
 """Elements of a tensor."""
 _TRIES = 400
+_FEW = 2**12
+"""What biases are divided by where sums are to be in the middle of two results, which roundings differ in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class _Drawn:
     sizes: dict[Any, Int] = field(default_factory=dict[Any, Int])
     missing: dict[Node, bool] = field(default_factory=dict[Node, bool])
     ends: dict[Node, str] = field(default_factory=dict[Node, str])
+    has_ties: bool = False
 
     def text(self) -> str:
         self.sizes = {d.sym: lit(self._size(d)) for d in self.arch.description.dims.values()}
@@ -142,6 +145,8 @@ class _Drawn:
             return 1
         (_, c, _, _), (k, d, _, _) = (shapes[n] for n in conv.operands)
         groups = self.rng.choice((1, 1, 2, 4))
+        if c is k and isinstance(c, Dim) and d == 1:  # one for each channel
+            return self._number(c)
         if not isinstance(c, Dim) or not isinstance(d, Dim) or c is d or not isinstance(k, Dim):
             return 1
         self.sizes[c.sym] = self.sizes[d.sym] * groups
@@ -167,7 +172,7 @@ class _Drawn:
         dtype = self.rng.choice(node.dtypes) if node.dtypes else self._dtype(node)
         values = numbers(self.rng, dtype, shape)
         if node.constant:
-            return constant(values)
+            return constant(values // _FEW if self.has_ties and dtype.bits > 16 else values)
         name = f"x{len(self.params)}"
         self.params.append(f"{name}: Tensor[{', '.join(map(str, (*shape, dtype)))}]")
         self.inputs.append(values)
@@ -204,14 +209,32 @@ class _Drawn:
         assert isinstance(node, Applied), "nodes are inputs or results of operators"
         if node.otherwise is not None and self.missing.setdefault(node, self.rng.random() < 0.5):
             return self._value(node.operands[0], groups)
-        args = [self._value(x, groups) for x in node.operands]
         attrs = ""
+        if node.scales:
+            attrs = self._rescaled(node, groups)
+        args = [self._value(x, groups) for x in node.operands]
         if node.padded:
             args[0], attrs = self._window(node, args[0], groups)
         if node.parts:
             attrs, more = "{axes=[-1]}", self._part(node, args[0])
             args.append(more)
         return self._let(f"{self.rng.choice(node.operators)}{attrs}({', '.join(args)})")
+
+    def _rescaled(self, node: Applied, groups: int) -> str:
+        """Draw the factors of a requantize, and its attributes."""
+        self.has_ties = self.rng.random() < 0.5
+        result = self._value(node.operands[0], groups)
+        shape = self._shape_of(result)
+        reads = [self._reader(x) for x in node.scales]
+        wanted = (len(r[0].instruction.operands[r[1]].shape) for r in reads if r is not None)
+        each = max(wanted, default=0) > 0 and self.rng.random() < 0.7
+        wide = (shape[1],) if each else ()
+        made, rounding = factors(self.rng, wide, len(node.scales), has_ties=self.has_ties)
+        self.names.update((x, constant(f)) for x, f in zip(node.scales, made, strict=True))
+        said = dict(node.said)
+        rounding = str(said.get("rounding", rounding))
+        zero, low, high = (self.rng.randrange(*r) for r in ((-128, 128), (-128, -100), (100, 128)))
+        return f'{{zero={zero}, low={low}, high={high}, axis=1, rounding="{rounding}"}}'
 
     def _part(self, node: Applied, x: str) -> str:
         """Draw which part of the last axis a slice is, the same one in every turn."""

@@ -43,6 +43,19 @@ def constant(values: np.ndarray) -> str:
     return f"{dtype}[{', '.join(map(str, values.shape))}]({listed})" if values.shape else f"{dtype}({listed})"
 
 
+def factors(
+    random: Random, shape: tuple[int, ...], count: int, *, has_ties: bool
+) -> tuple[tuple[np.ndarray, ...], str]:
+    """Return drawn factors of a requantize, a scale or a multiplier and a shift, and a rounding."""
+    rng = np.random.default_rng(random.getrandbits(32))
+    scale = np.exp2(np.round(rng.uniform(-7, -2, shape)) if has_ties else rng.uniform(-14, -5, shape))
+    if count == 1:
+        return (np.asarray(scale, F32.numpy),), str(Rounding.HALF_EVEN)
+    mul, shift = quantized_multiplier(scale)
+    made = (np.asarray(mul, I32.numpy), np.asarray(shift, I32.numpy))
+    return made, str(random.choice([*Rounding]) if has_ties else Rounding.TFLITE)
+
+
 @dataclass(slots=True)
 class TiledDrawn:
     """One program being drawn.
