@@ -195,7 +195,7 @@ class Pattern:
 
     def factors_in(self, mapped: Mapped) -> tuple[str, ...]:
         """Return operands of one command that are factors of a `requantize`."""
-        if isinstance(self.mapped.result, Repeated):
+        if isinstance(self.mapped, Tiled) or isinstance(self.mapped.result, Repeated):
             return ()
         inside = {x for r in self.mapped.results for node in below(r) for x in node.scales}
         return tuple(n for n, x in mapped.operands.items() if x in inside)

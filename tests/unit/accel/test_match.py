@@ -95,7 +95,7 @@ def test_limits_of_dims_are_reasons(monkeypatch) -> None:
     monkeypatch.setattr(Vanilla.N, "high", 8)
     found, misses = offered(conv())
     assert found == []
-    assert misses["add"] == "conv: N = n: 0 to 8; H = 5: 1 to 4"
+    assert misses["add"] == "conv: N = n, 0 to any: 0 to 8; H = 5: 1 to 4"
 
 
 def test_a_fault_in_a_pattern_is_a_reason() -> None:
