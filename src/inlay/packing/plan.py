@@ -6,7 +6,7 @@ The effort is counted in steps, not in seconds, so the same buffers give the sam
 machine. Greedy orders are tried first and often reach the lower bound, which ends the search. What is
 left of the steps is spent in rounds, each four times as long as the last: on exact search for a plan at
 the lower bound, a little on hill climbing, and on exact search for ever smaller plans between the bound
-and the best.
+and the best. Where a capacity is asked for, it is in the place of the bound, and most steps are spent on it.
 """
 
 from __future__ import annotations
@@ -165,10 +165,11 @@ class _Run:
             self.exact(self.goal, share // 2, seed=seed)
             climb = min(share // 16, MOST_CLIMB)
             self.take("hill_climb", goal=self.goal, steps=climb, seed=seed)
-            if self.capacity_bytes is None:
-                self.bisect(share // 2 - climb, seed)
-            else:
-                self.exact(self.goal, share // 2 - climb, seed=seed + 1)
+            rest = share // 2 - climb
+            if self.capacity_bytes is not None:
+                self.exact(self.goal, rest - rest // 4, seed=seed + 1)
+                rest //= 4
+            self.bisect(rest, seed)
             share, seed = share * 4, seed + 2
 
     def bisect(self, steps: int, seed: int) -> None:

@@ -166,3 +166,16 @@ def test_a_long_chain_needs_no_more_than_two_neighbors():
     random = Random(1)
     chain = [Buffer(str(i), i, i + 2, 64 * random.randrange(1, 2000), 64) for i in range(2_000)]
     assert plan(chain, steps=0).proved
+
+
+def test_parts_that_nothing_connects_are_decided_by_themselves():
+    """Of a list whose least peak no moment shows, a copy later on, and what packs easily in between."""
+    rows = [(0, 1, 2, 2), (1, 3, 4, 1), (2, 5, 1, 4), (2, 5, 5, 4), (1, 2, 6, 1)]
+    hard = [Buffer(f"b{i}", *row) for i, row in enumerate(rows)]
+    assert critical_moment(hard).bytes == 10
+    easy = [Buffer(f"e{i}", 10 + i, 12 + i, 2) for i in range(4)]
+    later = [Buffer(f"{b.id}2", b.lower + 20, b.upper + 20, b.size, b.alignment) for b in hard]
+    whole = [*easy, *later, *hard]
+    for capacity in (None, 13, 12):
+        found = plan(whole, capacity=capacity, steps=5_000)
+        assert (found.peak, found.lower_bound) == (13, 10 if capacity == 13 else 13)

@@ -22,6 +22,7 @@ typedef struct frame {
 struct packing_exact {
     packing_outline_t o;
     const int32_t *rank;
+    packing_branching_t rule;
     packing_budget_t *budget;
     int32_t *twin; /* [count] an equal buffer that goes below it, or -1 */
     packing_reason_t *whys; /* of each frame: why what was tried there failed */
@@ -125,25 +126,53 @@ static int32_t run_of(const packing_exact_t *s, int32_t from, int32_t last)
     return to;
 }
 
-/* Of the valleys' sections the one with the fewest buffers that could be at its floor, and of these
- * the one that was too full most often. A valley is a run of sections at one floor, between higher
- * ones: a buffer that could be at its floor is inside of it, so nothing else can be below. */
+/* How much is against going on in a section, in the first place and in the second one. */
+static void rate(const packing_exact_t *s, int32_t k, int64_t *major, int64_t *minor)
+{
+    enum { FREE = 8, WEIGHT = 1000000, LEVELS = 32 };
+    int64_t floor = s->o.floor[k], count = 0;
+    int32_t i;
+    for (i = 0; i < s->o.live[k]; i++)
+        count += s->o.offset[s->o.members[k][i]] == floor;
+    *major = *minor = count;
+    switch (s->rule) {
+    case PACKING_FEWEST:
+    case PACKING_BRANCHINGS:
+        break;
+    case PACKING_SCARCE:
+        *major = count * (s->o.capacity - floor - s->o.rest[k] + FREE);
+        break;
+    case PACKING_LOW:
+        *major = floor / (s->o.capacity / LEVELS + 1);
+        break;
+    case PACKING_FAILING:
+        *major = count * WEIGHT / (1 + s->o.failures[k]);
+        break;
+    case PACKING_LOWEST:
+        *major = floor;
+        break;
+    }
+}
+
+/* Of the valleys' sections the one that is best by the rule, and of these the one that was too full most
+ * often. A valley is a run of sections at one floor, between higher ones: a buffer that could be at its floor
+ * is inside of it, so nothing else can be below. */
 static int32_t choose_section(const packing_exact_t *s, int32_t first, int32_t last)
 {
-    int32_t best = -1, least = INT32_MAX, from, to, k, i;
+    int32_t best = -1, from, to, k;
+    int64_t least = INT64_MAX, second = INT64_MAX, major, minor;
     for (from = first; from < last; from = to) {
         int64_t floor = s->o.floor[from];
         to = run_of(s, from, last);
         if (!s->o.live[from] || is_above(s, first, from, floor)) continue;
         if (to < last && s->o.crossing[to - 1] && s->o.floor[to] < floor) continue;
         for (k = from; k < to; k++) {
-            int32_t count = 0;
-            for (i = 0; i < s->o.live[k]; i++)
-                count += s->o.offset[s->o.members[k][i]] == floor;
-            if (count < least || (count == least && s->o.failures[k] > s->o.failures[best])) {
-                least = count;
-                best = k;
-            }
+            rate(s, k, &major, &minor);
+            if (major > least || (major == least && minor > second)) continue;
+            if (major == least && minor == second && s->o.failures[k] <= s->o.failures[best]) continue;
+            least = major;
+            second = minor;
+            best = k;
         }
     }
     return best;
@@ -358,11 +387,13 @@ static void find_twins(packing_exact_t *s)
     }
 }
 
-packing_answer_t packing_exact_run(packing_exact_t *s, const int32_t *rank, int64_t capacity,
-                                   packing_budget_t *budget, int64_t *offsets, int64_t *need)
+packing_answer_t packing_exact_run(packing_exact_t *s, const int32_t *rank, packing_branching_t rule,
+                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets,
+                                   int64_t *need)
 {
     packing_answer_t answer = PACKING_NONE;
     s->rank = rank;
+    s->rule = rule;
     s->budget = budget;
     s->frame_count = s->list_count = 0;
     packing_outline_reset(&s->o, capacity);

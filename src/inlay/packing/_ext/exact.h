@@ -11,6 +11,17 @@ typedef enum packing_answer {
     PACKING_NO_MEMORY
 } packing_answer_t;
 
+/* Where the search goes on: of the sections in valleys of floors the one in which this is least. `count` is
+ * the number of buffers that could be at its floor. Each finds plans soon that others do not find at all. */
+typedef enum packing_branching {
+    PACKING_FEWEST,   /* count */
+    PACKING_SCARCE,   /* count, by the bytes that may stay free */
+    PACKING_LOW,      /* floor in 32nds of the capacity, then count */
+    PACKING_FAILING,  /* count, by how often the section was too full */
+    PACKING_LOWEST,   /* floor, then count */
+    PACKING_BRANCHINGS
+} packing_branching_t;
+
 typedef struct packing_exact packing_exact_t;
 
 /* A search over an instance, which it keeps using; NULL without memory. */
@@ -26,7 +37,8 @@ const int64_t *packing_exact_blame(const packing_exact_t *search);
  * offsets: [count] the plan, if one is found.
  * need: if none is there: no plan is smaller than this, which is more than the capacity.
  */
-packing_answer_t packing_exact_run(packing_exact_t *search, const int32_t *rank, int64_t capacity,
-                                   packing_budget_t *budget, int64_t *offsets, int64_t *need);
+packing_answer_t packing_exact_run(packing_exact_t *search, const int32_t *rank, packing_branching_t rule,
+                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets,
+                                   int64_t *need);
 
 #endif

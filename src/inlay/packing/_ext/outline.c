@@ -147,20 +147,24 @@ static int settle(packing_outline_t *o, int32_t k)
 /* A section's buffers one on another, each not below its least offset. */
 static int64_t stacked(packing_outline_t *o, int32_t k, int64_t *base)
 {
-    int64_t *keys = o->scratch, end = 0;
-    int32_t i, j, n = o->live[k];
-    o->work += n;
-    for (i = 0; i < n; i++) {
+    int64_t *keys = o->scratch, end = o->floor[k];
+    int32_t i, j, n = 0;
+    o->work += o->live[k];
+    for (i = 0; i < o->live[k]; i++) {
         int32_t b = o->members[k][i];
         int64_t offset = o->offset[b], size = o->g->size[b];
-        for (j = i; j > 0 && keys[2 * j - 2] > offset; j--) {
+        if (offset <= o->floor[k]) {
+            end += size; /* most are here, and need no order */
+            continue;
+        }
+        for (j = n++; j > 0 && keys[2 * j - 2] > offset; j--) {
             keys[2 * j] = keys[2 * j - 2];
             keys[2 * j + 1] = keys[2 * j - 1];
         }
         keys[2 * j] = offset;
         keys[2 * j + 1] = size;
     }
-    *base = 0;
+    *base = o->floor[k];
     for (i = 0; i < n; i++) {
         if (end < keys[2 * i]) *base = end = keys[2 * i];
         end += keys[2 * i + 1];
@@ -185,11 +189,14 @@ static int is_overfull(packing_outline_t *o, int32_t k)
 /* Whether a buffer could move down in any plan that follows: then a better one is elsewhere. */
 static int could_drop(packing_outline_t *o, int32_t b)
 {
-    int64_t floor = INT64_MAX;
+    int64_t floor = INT64_MAX, top = 0, size = o->g->size[b];
     int32_t k;
-    for (k = o->g->first[b]; k < o->g->last[b]; k++)
+    for (k = o->g->first[b]; k < o->g->last[b]; k++) {
         if (o->floor[k] < floor) floor = o->floor[k];
-    if (packing_align(packing_outline_top(o, b), o->g->align[b]) + o->g->size[b] > floor) return 0;
+        if (o->top[k] > top) top = o->top[k];
+        if (top + size > floor) return 0;
+    }
+    if (packing_align(top, o->g->align[b]) + size > floor) return 0;
     memset(o->conflict, 0, (size_t)o->words * sizeof *o->conflict);
     for (k = o->g->first[b]; k < o->g->last[b]; k++) {
         packing_reason_join(o, o->conflict, packing_why(o, o->floor_why, k));

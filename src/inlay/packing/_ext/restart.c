@@ -78,8 +78,9 @@ static void set_ranks(const packing_instance_t *g, const int64_t *measures, pref
         rank[keys[i].index] = i;
 }
 
-packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, int seed,
-                                packing_budget_t *budget, int64_t *offsets, int64_t *need)
+/* Search a part that nothing connects with another one. */
+static packing_answer_t search_part(const packing_instance_t *g, int64_t capacity, int seed,
+                                    packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
     enum { KINDS = sizeof preferences / sizeof *preferences };
     size_t n = (size_t)g->count + 1;
@@ -92,18 +93,106 @@ packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, i
     uint64_t random = 1 + (uint64_t)seed;
     int round;
     for (round = 0; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; round++) {
+        /* Each preference meets each rule. */
+        packing_branching_t rule = (packing_branching_t)((round + round / KINDS) % PACKING_BRANCHINGS);
         if (round && round % KINDS == 0 && limit < whole) limit += limit / 4;
         set_ranks(g, measures, preferences[round % KINDS], s ? packing_exact_blame(s) : NULL,
                   round < KINDS && !seed ? NULL : &random, keys, rank);
         whole = budget->left;
         if (budget->left > limit) budget->left = limit;
         whole -= budget->left;
-        answer = packing_exact_run(s, rank, capacity, budget, offsets, need);
+        answer = packing_exact_run(s, rank, rule, capacity, budget, offsets, need);
         budget->left += whole;
     }
     packing_exact_free(s);
     free(rank);
     free(keys);
     free(measures);
+    return answer;
+}
+
+/* A part of an instance: the buffers of some sections. */
+typedef struct part {
+    packing_instance_t instance;
+    int64_t *columns; /* lower, upper, size, align, and offsets, each [count] */
+    int32_t *indices; /* [count] of the whole */
+} part_t;
+
+static void drop_part(part_t *part)
+{
+    packing_drop(&part->instance);
+    free(part->columns);
+    free(part->indices);
+}
+
+/* The buffers of sections from one up to another one; 0 without memory. */
+static int make_part(const packing_instance_t *g, int32_t from, int32_t to, part_t *part)
+{
+    int32_t b, i;
+    size_t n = 0;
+    memset(part, 0, sizeof *part);
+    for (b = 0; b < g->count; b++)
+        n += g->first[b] >= from && g->first[b] < to;
+    part->columns = malloc((5 * n + 1) * sizeof *part->columns);
+    part->indices = malloc((n + 1) * sizeof *part->indices);
+    if (!part->columns || !part->indices) return 0;
+    for (i = 0, b = 0; b < g->count; b++) {
+        int64_t *to_column = part->columns + i;
+        if (g->first[b] < from || g->first[b] >= to) continue;
+        part->indices[i++] = b;
+        to_column[0] = g->lower[b];
+        to_column[n] = g->upper[b];
+        to_column[2 * n] = g->size[b];
+        to_column[3 * n] = g->align[b];
+    }
+    part->instance.count = i;
+    part->instance.lower = part->columns;
+    part->instance.upper = part->columns + n;
+    part->instance.size = part->columns + 2 * n;
+    part->instance.align = part->columns + 3 * n;
+    return packing_sections(&part->instance);
+}
+
+/* The first section from one on that no buffer before it reaches: there another part begins. */
+static int32_t part_end(const packing_instance_t *g, const int32_t *reach, int32_t from)
+{
+    int32_t k = from, end = from + 1;
+    for (; k < end && k < g->sections; k++)
+        if (reach[k] > end) end = reach[k];
+    return end;
+}
+
+/* For each section, where those buffers end that begin in it; NULL without memory. */
+static int32_t *find_reach(const packing_instance_t *g)
+{
+    int32_t b, *reach = calloc((size_t)g->sections + 1, sizeof *reach);
+    for (b = 0; reach && b < g->count; b++)
+        if (g->last[b] > reach[g->first[b]]) reach[g->first[b]] = g->last[b];
+    return reach;
+}
+
+packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, int seed,
+                                packing_budget_t *budget, int64_t *offsets, int64_t *need)
+{
+    packing_answer_t answer = PACKING_FOUND;
+    int32_t *reach = find_reach(g), from, to, i;
+    if (!reach) return PACKING_NO_MEMORY;
+    if (part_end(g, reach, 0) >= g->sections) {
+        free(reach);
+        return search_part(g, capacity, seed, budget, offsets, need);
+    }
+    for (from = 0; answer == PACKING_FOUND && from < g->sections; from = to) {
+        part_t part;
+        to = part_end(g, reach, from);
+        answer = PACKING_NO_MEMORY;
+        if (make_part(g, from, to, &part)) {
+            int64_t *found = part.columns + 4 * (size_t)part.instance.count;
+            answer = search_part(&part.instance, capacity, seed, budget, found, need);
+            for (i = 0; answer == PACKING_FOUND && i < part.instance.count; i++)
+                offsets[part.indices[i]] = found[i];
+        }
+        drop_part(&part);
+    }
+    free(reach);
     return answer;
 }

@@ -6,19 +6,21 @@ the outline of what is placed, over *sections*: moments whose live sets are not 
 two buffers conflict if they share one.
 
 * **Branching.** Of a section in a valley of floors, either one of its buffers is next, at that height, or
-  none of them ever is there. The section with the fewest such buffers is taken, wherever it is: what
-  could be at the floor of a valley is inside of it, so nothing else can be below.
+  none of them ever is there. What could be at the floor of a valley is inside of it, so nothing else can be
+  below, and any valley is complete. Restarts differ in which is taken: the section with the fewest such
+  buffers, or these weighed by how often it was too full or by what may stay free there, or a low one.
 * **Floors.** No buffer of a section is below the lowest place that one of them could have. Raising one
   floor to that raises offsets of others and their floors, until nothing changes.
 * **Bounds.** The buffers of a section lie on each other, none below its least offset: if they end
   beyond the goal, there is nothing here. So it is where something could move down.
 * **Symmetry.** Of equal buffers the first in order is below, and so is it of two that have the same
   lifetime and touch.
-* **Parts.** What no remaining buffer connects is searched by itself, one part after the other.
+* **Parts.** What no buffer connects is searched by itself, one part after the other, at the beginning (each
+  with restarts of its own) and as buffers are placed.
 * **Reasons.** Every floor and offset knows the decisions that it follows from. After a contradiction the
   search goes back to the last decision that has to do with it, over those that do not.
-* **Restarts.** Which buffers are tried first decides nearly everything. So the search starts again with
-  other orders, which are drawn at random and prefer what was in sections that were too full.
+* **Restarts.** Which buffers and sections are tried first decides nearly everything. So the search starts
+  again with other orders, which are drawn at random and prefer what was in sections that were too full.
 
 What every branch of a search that found nothing was short of is a lower bound.
 
