@@ -33,8 +33,10 @@ MAX_VECTORS = 8
 BUSY = 8
 """Accumulators that keep two units busy over the four cycles that each multiply-add takes."""
 
-MASKED = 2
-"""Full panels that one with columns behind the last takes as long as: its lanes are masked."""
+MASKED = 1.5
+"""Full panels that one with columns behind the last costs as much as: in a loop of its own, with masks."""
+MASKED_GROUPS = 2.0
+"""As many where groups of narrow integers are summed: all that its lanes do is masked."""
 
 
 def most_rows(vectors: int, registers: int) -> int:
@@ -63,7 +65,14 @@ def _cover(rows: int, sizes: tuple[int, ...], vectors: int) -> int:
     return full + (step_cost(sizes[1], vectors) if len(sizes) > 1 else 0)
 
 
-def panel_vectors(columns: int, rows: int | None, lanes: int, registers: int, most: int = MAX_VECTORS) -> int:
+def panel_vectors(
+    columns: int,
+    rows: int | None,
+    lanes: int,
+    registers: int,
+    most: int = MAX_VECTORS,
+    masked: float = MASKED,
+) -> int:
     """Return how many vectors wide panels of columns should be.
 
     Args:
@@ -72,11 +81,12 @@ def panel_vectors(columns: int, rows: int | None, lanes: int, registers: int, mo
         lanes: elements of a vector.
         registers: of vectors.
         most: vectors, at most.
+        masked: full panels that one with columns behind the last takes as long as.
     """
 
     def cost(vectors: int) -> float:
         full, left = divmod(columns, vectors * lanes)
-        panels = full + (MASKED if left else 0)
+        panels = full + (masked if left else 0)
         many = most_rows(vectors, registers)
         tiles = (many,) if rows is None else heights(rows, vectors, registers)
         return panels * _cover(rows or many, tiles, vectors) / (rows or many)
@@ -111,4 +121,5 @@ def panel_width(
     if terms is not None and target.l2_bytes:
         most = max(1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1)))
     registers = target.vector_registers if registers is None else registers
-    return lanes * panel_vectors(columns, rows, lanes, registers, most)
+    masked = MASKED_GROUPS if itemsize == 1 else MASKED
+    return lanes * panel_vectors(columns, rows, lanes, registers, most, masked)

@@ -7,6 +7,7 @@
     partition_loops     full tiles apart from the last
     simplify            indices and conditions, by the ranges of loops
     compact_buffers     temporaries shrink to what is touched while they live
+    drop_guards         lanes that nothing reads are computed, not left out
     exact_floats        sums of a few small integers in floats, clamps after rounding
     place_buffers       registers, stack, workspaces
 
@@ -25,6 +26,7 @@ from inlay.base.registry import unknown_name
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.stmt import Stmt
 from inlay.lower.compact_buffers import compact_buffers
+from inlay.lower.drop_guards import drop_guards
 from inlay.lower.exact_floats import exact_floats
 from inlay.lower.flatten_blocks import flatten_blocks
 from inlay.lower.partition_loops import partition_loops
@@ -37,6 +39,7 @@ PASSES: Mapping[str, Callable[[Stmt], Stmt]] = {
     "partition_loops": partition_loops,
     "simplify": simplify,
     "compact_buffers": compact_buffers,
+    "drop_guards": drop_guards,
 }
 """In order; `place_buffers` comes last."""
 

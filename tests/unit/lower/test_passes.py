@@ -14,6 +14,7 @@ from inlay.loop.parser import parse_function
 from inlay.loop.printer import print_function
 from inlay.loop.verify import check
 from inlay.lower.compact_buffers import compact_buffers
+from inlay.lower.drop_guards import drop_guards
 from inlay.lower.flatten_blocks import flatten_blocks
 from inlay.lower.lower import Hook, lower
 from inlay.lower.lower_binds import lower_binds
@@ -299,3 +300,38 @@ def test_the_memory_of_workspaces_is_that_of_their_block() -> None:
     assert block is not None
     assert (block.memory, block.per_part) == ("sram1", True)
     assert print_function(f).count("@sram1") == 1
+
+
+GUARDED = """lowered func f(x: f32[2, n], b: f32[n]) -> (y: f32[n]) over (n) {
+  for o in 0..(n + 3) / 4 { alloc a: f32[1, 4] @register
+    for i in 0..4 vector { if [4*o + i] < [n] { a[0, i] = FIRST } }
+    for k in 0..2 { for j in 0..4 vector { if [4*o + j] < [n] { a[0, j] = a[0, j] + x[k, 0] } } }
+    for l in 0..4 vector { if [4*o + l] < [n] { y[4*o + l] = a[0, l] } } } }"""
+OPEN = """lowered func f(x: f32[2, n], b: f32[n]) -> (y: f32[n]) over (n) {
+  for o in 0..(n + 3) / 4 { alloc a: f32[1, 4] @register
+    for i in 0..4 vector { a[0, i] = FIRST }
+    for k in 0..2 { for j in 0..4 vector { a[0, j] = a[0, j] + x[k, 0] } }
+    for l in 0..4 vector { if [4*o + l] < [n] { y[4*o + l] = a[0, l] } } } }"""
+
+
+def test_lanes_that_nothing_reads_are_computed() -> None:
+    two, three = GUARDED.replace("x[k, 0]", "b[0]"), OPEN.replace("x[k, 0]", "b[0]")
+    two, three = (t.replace("b: f32[n]", "b: f32[3]") for t in (two, three))
+    hold(two.replace("FIRST", "0.0:f32"), _dropped, three.replace("FIRST", "0.0:f32"), 1, 4, 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GUARDED.replace("FIRST", "b[4*o + i]").replace("x[k, 0]", "1.0:f32"),  # b ends before
+        GUARDED.replace("FIRST", "0.0:f32").replace("x[k, 0]", "x[k, 4*o + j]"),
+        GUARDED.replace("FIRST", "0.0:f32").replace("[4*o + i] < [n]", "[4*o + i] < [n + 1]"),
+        GUARDED.replace("FIRST", "0.0:f32").replace("a[0, l] }", "a[0, 0] }"),
+    ],
+)
+def test_guards_that_something_needs_stay(text: str) -> None:
+    hold(text, _dropped, text, 1, 4, 7)
+
+
+def _dropped(f: LoopFunction) -> LoopFunction:
+    return with_body(f, drop_guards(f.body))

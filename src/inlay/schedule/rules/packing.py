@@ -9,7 +9,8 @@ a page each. So a group of panels is copied before it is used, to where it is co
         for tile of rows           as with packed constants
 
 It costs a load and a store for each element, where the product has as many multiply-adds for it as
-there are rows.
+there are rows. Behind the last column are zeros, so that sums there need no mask: a matrix whose columns
+do not fill vectors is packed however small it is.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def packing(b: Block, panel: int, target: Target) -> Packing | None:
     column = spatial[-1]
     columns = column.extent.value
     factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
-    if columns is None or columns <= panel or len(factors) != 2 or packed_panel(b) is not None:
+    if columns is None or len(factors) != 2 or packed_panel(b) is not None:
+        return None
+    is_partial = columns % target.lanes(written(b).dtype.itemsize) != 0
+    if columns <= panel and not is_partial:
         return None
     second = [x for x in factors if column.sym in symbols_in(x.indices)]
     if len(second) != 1 or not written(b).dtype.is_float or b.predicate is not None:
@@ -63,7 +67,7 @@ def packing(b: Block, panel: int, target: Target) -> Packing | None:
     if _rows(b, second[0]) < FEWEST_ROWS:
         return None
     bytes_ = second[0].buffer.dtype.itemsize * columns * _terms(b)
-    if bytes_ <= target.l1_bytes:
+    if bytes_ <= target.l1_bytes and not is_partial:
         return None
     return Packing(second[0].buffer.name, 1)
 
