@@ -246,13 +246,12 @@ def compile(
     if threads is not None:
         check_threads(threads)
     found = compilation(program, board=board, externs=externs, threads=threads, **options)
+    kept, functions, sources = found.externs, found.functions, found.module.sources
+    made = found.program
+    # What explains the program holds it with its weights as they were: they go before these are copied.
+    del found
     return executable_of(
-        found.program,
-        threads=threads,
-        mode=mode,
-        externs=found.externs,
-        callbacks=found.functions,
-        made_from=found.module.sources,
+        made, threads=threads, mode=mode, externs=kept, callbacks=functions, made_from=sources
     )
 
 
