@@ -104,7 +104,13 @@ def _model(path: str) -> Extension:
     """Return a model of an accelerator: a library that is loaded by its file, and is no module."""
     name = f"inlay.accelerators._{Path(path).stem}"
     flags = ["-std=c11", "-O2", "-g0", "-ffp-contract=off", "-Wall", "-Wextra"]
-    return Extension(name, sources=[path], extra_compile_args=flags, py_limited_api=True)
+    return Extension(
+        name,
+        sources=[path],
+        depends=["src/inlay/accelerators/stream_model.h"],
+        extra_compile_args=flags,
+        py_limited_api=True,
+    )
 
 
 class BuildWithRuntime(build_py):

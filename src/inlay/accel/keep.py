@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from inlay.accel.accelerator import Architecture
+from inlay.accel.estimate import Estimate
 from inlay.accel.member import Member, form_of
 from inlay.accel.plan import Setting
 from inlay.accel.resident import Kept, Resident, placed, rooms_of
-from inlay.accel.tile import fits
 from inlay.arith.expr import Sym
 from inlay.packing.bounds import critical_moment
 from inlay.packing.buffer import Buffer
@@ -79,7 +79,8 @@ def _fitting(
             settings = settings_of(members, left, residents)
             least = [_counts(m, own_tiles=own_tiles) for m in members]
             crowded = next(
-                (n for n, (s, c) in enumerate(zip(settings, least, strict=True)) if not fits(s, c)), None
+                (n for n, (s, c) in enumerate(zip(settings, least, strict=True)) if not Estimate(s).fits(c)),
+                None,
             )
         if crowded is None:
             break

@@ -12,10 +12,11 @@ half as large. What is fastest in simulated time is taken, of all that was tried
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inlay.accel.accelerator import Architecture
+from inlay.accel.commands import Planned
 from inlay.accel.declare import Access
 from inlay.accel.group import Tensor, align_of
 from inlay.accel.keep import choices, settings_of
@@ -30,6 +31,29 @@ from inlay.ir.expr import Expr
 
 _MOST_TRIED = 3
 """Tilings that are simulated for a match where values stay."""
+
+
+_MOST_ORDERED = 2
+"""Streams that get tokens and are simulated, of those whose order was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A stream without tokens.
+
+    Attributes:
+        parts, brought, result, bytes: as of `Scheduled`.
+        planned, commands: match after match, and so that copies begin early.
+        cycles: what those take without tokens.
+    """
+
+    parts: tuple[Part, ...]
+    brought: tuple[Tensor, ...]
+    result: Tensor
+    bytes: int
+    planned: Sequence[Planned]
+    commands: Sequence[Planned]
+    cycles: int
 
 
 @dataclass(slots=True)
@@ -48,38 +72,38 @@ class Merging:
         first = members[0].group.launches
         if any([x.extent for x in m.group.launches] != [x.extent for x in first] for m in members):
             raise Untiled("matches run over other images")
-        best: Scheduled | None = None
+        drafts: list[_Draft] = []
         for kept in choices(self.arch, members):
             try:
-                best = self._faster(best, members, kept)
+                drafts += self._drafts(members, kept)
             except Untiled:
-                if best is None:
+                if not drafts:
                     raise
-        assert best is not None, "one choice at least was tried"
-        return best
+        drafts.sort(key=lambda d: d.cycles)
+        streams = [(d, d.commands) for d in drafts[:_MOST_ORDERED]] + [(drafts[0], drafts[0].planned)]
+        made = (Scheduled(d.parts, d.brought, d.result, d.bytes, *in_order(self.arch, x)) for d, x in streams)
+        return min(made, key=lambda s: s.timing.total)
 
-    def _faster(self, best: Scheduled | None, members: Sequence[Member], kept: Sequence[Kept]) -> Scheduled:
-        """Return the fastest stream in which some values stay, or the best one so far."""
+    def _drafts(self, members: Sequence[Member], kept: Sequence[Kept]) -> Iterator[_Draft]:
+        """Yield streams in which some values stay, with slots for all of a memory, and for half of it."""
         arch, residents = self.arch, placed(self.arch, kept)
         assert residents is not None, "what stays has room"
         settings = settings_of(members, kept, residents)
         tensors, brought, size = _tensors(arch, members, settings)
-        outside = brought, tensors[-1][result_of(members[-1].group).laid], size
+        result = tensors[-1][result_of(members[-1].group).laid]
         tilings = [self._tiling(m, s) for m, s in zip(members, settings, strict=True)]
         fills = [(k.lower, f) for k, r in zip(kept, residents, strict=True) for f in k.fills(arch, r)]
+        before: list[tuple[int, ...]] = []
         for share in (1, 2):
             parts = _placed(settings, tilings, tensors, share)
-            commands = [
-                c for at, p in enumerate(parts) for c in (*(f for n, f in fills if n == at), *plan(p))
-            ]
-            if len(commands) > MOST_COMMANDS:
+            slots = [p.tiling.slots for p in parts]
+            if slots == before:
+                return
+            before = slots
+            planned = [c for at, p in enumerate(parts) for c in (*(f for n, f in fills if n == at), *plan(p))]
+            if len(planned) > MOST_COMMANDS:
                 raise Untiled(f"more than {MOST_COMMANDS} commands")
-            for order in (commands, earlier(commands)):
-                stream, timing = in_order(arch, order)
-                if best is None or timing.total < best.timing.total:
-                    best = Scheduled(parts, *outside, stream, timing)
-        assert best is not None, "one order at least was tried"
-        return best
+            yield _Draft(parts, brought, result, size, planned, *earlier(planned))
 
     def _tiling(self, m: Member, setting: Setting) -> Tiling:
         """Return the tiles of a match where values stay; those that it has by itself where nothing does."""

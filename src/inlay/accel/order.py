@@ -41,14 +41,15 @@ class _Issued:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    span: Span
+    first: int
+    last: int
     queue: str
     number: int
     writes: bool
 
     def hides(self, other: _Access) -> bool:
         """Whether what waits for this access need not wait for another, earlier one."""
-        inside = self.span.first <= other.span.first and other.span.last <= self.span.last
+        inside = self.first <= other.first and other.last <= self.last
         return inside and (self.writes or (self.queue == other.queue and not other.writes))
 
 
@@ -70,12 +71,13 @@ class Ordering:
         """Issue a command behind all others."""
         needed = Clock()
         for span, writes in _touches(c):
+            first, last = span.first, span.last
             for x in self._touched.get(span.memory, ()):
-                if x.queue != c.queue and (writes or x.writes) and x.span.meets(span):
+                if x.first < last and first < x.last and (writes or x.writes) and x.queue != c.queue:
                     needed[x.queue] = max(needed.get(x.queue, 0), x.number)
         number = self._issue(c, needed)
         for span, writes in _touches(c):
-            made = _Access(span, c.queue, number, writes)
+            made = _Access(span.first, span.last, c.queue, number, writes)
             before = self._touched.get(span.memory, [])
             self._touched[span.memory] = [x for x in before if not made.hides(x)] + [made]
 

@@ -16,63 +16,77 @@ _WINDOW = 48
 """Commands of a queue that are looked at, from the first that was not given yet."""
 
 
-def earlier(commands: Sequence[Planned]) -> list[Planned]:
-    """Return commands in an order in which copies begin early. Cost: the window times their number."""
-    after = behind(commands)
-    left: dict[str, list[int]] = {}
-    for index, c in enumerate(commands):
-        left.setdefault(c.queue, []).append(index)
-    ended: dict[int, int] = {}
-    free, bus = dict.fromkeys(left, 0), 0
+def earlier(commands: Sequence[Planned]) -> tuple[list[Planned], int]:
+    """Return commands in an order in which copies begin early, and the cycles that they take without tokens.
+
+    Cost: the window times their number.
+    """
+    state = _Queues(commands)
     given: list[tuple[int, int]] = []
-    while any(left.values()):
-        begin, queue, index = min(_next(commands, after, ended, pending[:_WINDOW], free[q], bus, q)
-                                  for q, pending in left.items() if pending)  # fmt: skip
+    while any(state.left.values()):
+        begin, queue, index = min(state.next(q) for q, pending in state.left.items() if pending)
         assert begin < _NEVER, "the first command that is left waits for none that is"
-        end = _end(commands[index], begin, bus)
-        bus = end if commands[index].outside else bus
-        free[queue] = ended[index] = end
-        left[queue].remove(index)
+        state.give(queue, index, begin)
         given.append((begin, index))
-    return [commands[index] for _, index in sorted(given)]
+    return [commands[index] for _, index in sorted(given)], max(state.free.values(), default=0)
 
 
 _NEVER = 1 << 60
 
 
-def _end(c: Planned, begin: int, bus: int) -> int:
-    end = begin + c.cycles
-    return max(end, bus) + c.outside if c.outside else end
+class _Queues:
+    """Queues of commands, of which some were given.
 
+    Attributes:
+        left: the commands of each queue that were not.
+        free: when each queue can begin with the next one.
+    """
 
-def _next(
-    commands: Sequence[Planned],
-    after: Sequence[Sequence[int]],
-    ended: dict[int, int],
-    pending: Sequence[int],
-    free: int,
-    bus: int,
-    queue: str,
-) -> tuple[int, str, int]:
-    """Return when which command of a queue begins: the first one, or one that ends before that could."""
-    first = pending[0]
-    waits = _ready(after[first], ended, free)
-    if waits == free:
-        return free, queue, first
-    for index in pending[1:]:
-        begin = _ready(after[index], ended, free)
-        if begin < waits and (waits == _NEVER or _end(commands[index], begin, bus) <= waits):
-            return begin, queue, index
-    return waits, queue, first
+    def __init__(self, commands: Sequence[Planned]) -> None:
+        self._commands = commands
+        self.left: dict[str, list[int]] = {}
+        for index, c in enumerate(commands):
+            self.left.setdefault(c.queue, []).append(index)
+        self.free = dict.fromkeys(self.left, 0)
+        self._bus = 0
+        self._before: list[list[int]] = [[] for _ in commands]
+        self._missing: list[int] = []
+        self._ready = [0] * len(commands)
+        for index, needed in enumerate(behind(commands)):
+            self._missing.append(len(needed))
+            for n in needed:
+                self._before[n].append(index)
 
+    def give(self, queue: str, index: int, begin: int) -> None:
+        """Let a command begin."""
+        end = self._end(index, begin)
+        if self._commands[index].outside:
+            self._bus = end
+        self.free[queue] = end
+        self.left[queue].remove(index)
+        for n in self._before[index]:
+            self._missing[n] -= 1
+            self._ready[n] = max(self._ready[n], end)
 
-def _ready(needed: Sequence[int], ended: dict[int, int], free: int) -> int:
-    ready = free
-    for n in needed:
-        if n not in ended:
-            return _NEVER
-        ready = max(ready, ended[n])
-    return ready
+    def next(self, queue: str) -> tuple[int, str, int]:
+        """Return when which command of a queue begins: the first one, or one that ends before that could."""
+        pending, free = self.left[queue], self.free[queue]
+        first = pending[0]
+        waits = _NEVER if self._missing[first] else max(free, self._ready[first])
+        if waits == free:
+            return free, queue, first
+        for index in pending[1:_WINDOW]:
+            if self._missing[index]:
+                continue
+            begin = max(free, self._ready[index])
+            if begin < waits and (waits == _NEVER or self._end(index, begin) <= waits):
+                return begin, queue, index
+        return waits, queue, first
+
+    def _end(self, index: int, begin: int) -> int:
+        c = self._commands[index]
+        end = begin + c.cycles
+        return max(end, self._bus) + c.outside if c.outside else end
 
 
 def behind(commands: Sequence[Planned]) -> list[list[int]]:

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Place, Planned, Span
-from inlay.accel.declare import Imm, Memory
+from inlay.accel.declare import Memory
 from inlay.accel.engines import Copy
 from inlay.accel.layout import Laid
 from inlay.arith.expr import Sym
@@ -149,7 +149,7 @@ class Kept:
         for name, copy in arch.description.copies.items():
             if copy.chip is memory and copy.into_chip and copy.pad is not None and copy.dims > 1:
                 fill = copy.pad.value
-                if copy.pad.most > 0 and isinstance(fill, Imm) and fill.low <= value <= fill.high:
+                if copy.pad.most > 0 and fill.low <= value <= fill.high:
                     return name, copy
         return None
 

@@ -1,7 +1,7 @@
 """A vector unit: sums of two tensors of bytes with scales of their own, in a memory of its own.
 
 Three queues as in `strawberry`: `load` brings vectors in, `run` adds them, `store` takes them out. Results
-are rounded as TFLite does. There is no library that models it: the mock does what its loop nests say.
+are rounded as TFLite does.
 """
 
 from inlay.accel.api import (
@@ -11,9 +11,9 @@ from inlay.accel.api import (
     Imm,
     In,
     KiB,
+    Library,
     Memory,
     MHz,
-    Mock,
     Out,
     Param,
     Queue,
@@ -103,5 +103,5 @@ class VectorUnit(Accelerator):
         )  # fmt: skip
 
     # ---- drivers, cost
-    drivers = (Mock(),)
+    drivers = (Library("inlay.accelerators._vector_unit_model"),)
     launch_cycles = 100

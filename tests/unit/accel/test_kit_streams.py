@@ -8,7 +8,7 @@ import pytest
 
 from inlay.accel.backend import backend_in_file
 from inlay.accel.kit import Checked, checks
-from inlay.accelerators import strawberry
+from inlay.accelerators import strawberry, vector_unit
 
 SOURCE = Path(strawberry.__file__).read_text(encoding="utf-8")
 
@@ -24,6 +24,12 @@ def failures(folder: Path, old: str, new: str, trials: int = 4) -> list[Checked]
 @pytest.mark.llvm
 def test_a_description_that_is_right(tmp_path) -> None:
     assert failures(tmp_path, "clock", "clock", trials=2) == []
+
+
+@pytest.mark.llvm
+def test_the_model_of_the_vector_unit_is_what_its_description_says() -> None:
+    found = checks(backend_in_file(vector_unit.__file__), 2, 0)
+    assert [c for c in found if isinstance(c, Checked) and c.failure] == []
 
 
 WRONG = [

@@ -267,7 +267,7 @@ def drawn_commands(seed: int) -> list[Planned]:
 @pytest.mark.parametrize("seed", range(20))
 def test_another_order_keeps_all_conflicts_in_order(seed: int) -> None:
     commands = drawn_commands(seed)
-    position = {id(c): n for n, c in enumerate(earlier(commands))}
+    position = {id(c): n for n, c in enumerate(earlier(commands)[0])}
     assert len(position) == len(commands)
     for b, c in enumerate(commands):
         for a in commands[:b]:
