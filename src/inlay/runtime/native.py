@@ -35,6 +35,10 @@ writes the outputs before; a call in parallel mode goes on meanwhile, with whate
 them. So a device that another thread, process or machine drives is a callback."""
 
 
+NOT_DONE = (_runtime.Failure, ValueError, BufferError, TypeError)
+"""What `NativeEngine.call` raises where a call fails, or is not begun."""
+
+
 @runtime_checkable
 class Clocked(Protocol):
     """A callback of a device that counts its own time, as models of devices do."""
@@ -135,19 +139,20 @@ class NativeEngine:
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None
-        self._call: Callable[..., list[np.ndarray]] = self._executable.call
+        self.call: Callable[..., list[np.ndarray]] = self._executable.call
+        """Takes the number of an entry and its arrays, and returns the results of the entry.
 
-    def call(self, entry: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the results of an entry.
-
-        Raises:
-            RunError: `run.*`; `input.mismatch` where an input does not fit.
-            ValueError, BufferError: an array does not offer its memory in row-major order.
+        It is called for each run of a small program, so nothing is around it: what it raises is one of
+        `NOT_DONE`, and `problem_of` says what that is.
         """
-        try:
-            return self._call(entry, *arrays)
-        except _runtime.Failure as failure:
-            raise _error(failure) from failure.__cause__
+
+    @staticmethod
+    def problem_of(failure: Exception) -> InlayError | None:
+        """Return what `call` raised as an error; None where an array has no row-major memory to offer.
+
+        The error is a `RunError` `run.*`, or `input.mismatch` where an input does not fit.
+        """
+        return _error(failure) if isinstance(failure, _runtime.Failure) else None
 
     def call_structured(self, entry: int, inputs: Flat) -> Flat:
         """Return the results of an entry that takes or gives structure, as `call` does."""

@@ -30,7 +30,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from inlay.base.diagnostics import RunError, error, printable
+from inlay.base.diagnostics import InlayError, RunError, error, printable
 from inlay.base.files import writing
 from inlay.base.metadata import Metadata
 from inlay.bytecode.container import Container
@@ -45,7 +45,7 @@ from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.host_cpu import check_target
-from inlay.runtime.native import Callback, Mode, NativeEngine, Settings, limited
+from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
 from inlay.runtime.promise import kept, promise_of
 from inlay.runtime.reference import ReferenceEngine
@@ -127,6 +127,7 @@ class Executable:
             is_flat(specs) and not has_strings(specs)
             for specs in ((*entry.inputs, *entry.outputs) for entry in self.entries)
         ]
+        self._short = self._shortest()
 
     def _suited(self, kernels: Sequence[Kernel], threads: int) -> Mode | None:
         """Return the mode for a program on so many threads; None where calls may choose.
@@ -297,7 +298,15 @@ class Executable:
 
     def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""
-        found = self._call(0 if self.entries else self._index(None), arrays)
+        engine = self._short
+        if engine is None:
+            found = self._call(0 if self.entries else self._index(None), arrays)
+        else:
+            try:
+                found = engine.call(0, *arrays)
+            except NOT_DONE as failure:
+                self._check(engine, failure)
+                found = self._bound(0, arrays)
         return found[0] if len(found) == 1 else tuple(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -364,14 +373,25 @@ class Executable:
         engine = self._opened() if self._is_lost or self._is_remote else self._engine
         if self._is_flat[index] and isinstance(engine, NativeEngine):
             try:
-                return engine.call(index, arrays)
-            except RunError as problem:
-                self._note(engine, problem)
-                if problem.ids != ("input.mismatch",):
-                    raise
-            except (ValueError, BufferError, TypeError):
-                # No row-major memory, or a type that the buffer protocol does not know.
-                pass
+                return engine.call(index, *arrays)
+            except NOT_DONE as failure:
+                self._check(engine, failure)
+        return self._bound(index, arrays)
+
+    def _check(self, engine: NativeEngine, failure: Exception) -> None:
+        """Raise what a call failed with, unless its arrays may only have to be brought to their types.
+
+        They may have no row-major memory, or a type that the buffer protocol does not know.
+        """
+        problem = engine.problem_of(failure)
+        if problem is None:
+            return
+        self._note(engine, problem)
+        if problem.ids != ("input.mismatch",):
+            raise problem from failure.__cause__
+
+    def _bound(self, index: int, arrays: Sequence[Any]) -> list[Structure]:
+        """Call an entry with arrays that are brought to its types, or say which does not fit."""
         entry = self.entries[index]
         names = self._names[index][0]
         named = {names[i] if i < len(names) else f"#{i + 1}": a for i, a in enumerate(arrays)}
@@ -402,6 +422,7 @@ class Executable:
                     self._check_process()
                     self._engine = self._open()
                     self._is_lost = False
+                    self._short = self._shortest()
         return self._engine
 
     def _has_lost(self) -> bool:
@@ -426,15 +447,22 @@ class Executable:
         """In a forked child: nothing that the parent's threads do, or hold, is here."""
         self._opening = threading.Lock()
         self._requests.forget()
-        self._is_lost = True
+        self._is_lost, self._short = True, None
         if self._strings is not None:
             self._strings.begin_anew()
 
-    def _note(self, engine: NativeEngine, problem: RunError) -> None:
+    def _shortest(self) -> NativeEngine | None:
+        """Return the engine where calls of the first entry by position need nothing but it."""
+        if self._is_remote or self._strings is not None or not self._is_flat or not self._is_flat[0]:
+            return None
+        return self._engine if isinstance(self._engine, NativeEngine) else None
+
+    def _note(self, engine: NativeEngine, problem: InlayError) -> None:
         """Remember that a device is lost, unless its engine was given up since."""
         if problem.ids in (("run.device-lost",), ("run.server-limit",)):
             with self._opening:
-                self._is_lost |= engine is self._engine
+                if engine is self._engine:
+                    self._is_lost, self._short = True, None
 
 
 _OPEN: weakref.WeakSet[Executable] = weakref.WeakSet()
