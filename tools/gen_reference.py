@@ -183,6 +183,39 @@ point of the group `inlay.accelerators` that names the module:
 nearest and what it lacked. Patterns see programs behind `fold-quantization`: `inlay opt MODEL --passes
 infer-types,to-anf,fold-quantization` prints them. All that a file imports is in `inlay.accel.api`.
 
+## Which of two forms a device has
+
+* **Calls** (`emit = CCalls()`, patterns end with `p.call`): a command is a call of a C function on tensors in
+  the memory of the host. So are described: libraries of kernels (CMSIS-NN, oneDNN), DSPs whose functions read
+  memory through caches, and NPUs whose commands are whole layers (NVDLA, Ethos-U), with a C function that
+  writes the registers or the words of a layer, starts it, and polls or waits until it is done. What the
+  device keeps inside (line buffers, a memory close to its units) does not occur; what fits is said by `needs`
+  and by limits of `Dim`s, scratch memory outside by `Temp`.
+* **A stream** (`emit = Stream(...)`, patterns end with `p.map`): the compiler divides tensors into tiles for
+  memories that commands address (VTA, and DSPs or matrix units with scratchpads and a DMA engine). A driver
+  whose units are C functions reads the words and calls them, one after the other.
+
+A description is one or the other. `examples/accelerators/dsp.py` is a device of the first kind whose
+commands are whole layers, with the sums brought back to bytes.
+
+## Whole layers
+
+An instruction may do all that a pattern has: a product, its bias, and `p.requantize` with its factors as
+operands, which the instruction is given once for each channel:
+
+    a = p.conv2d(x, w, name="a")
+    y = p.requantize(a + b, mul, shift, rounding="tflite", name="y")   # or (a + b, scale)
+    return p.call(y, self.layer, x=x, w=w, b=b, mul=mul, shift=shift, zero=lambda m: m.y.zero, ...)
+
+`Local` is a register of the instruction: what it sums before it writes. Python's own variables hold numbers
+of one turn of a `nest`, and none behind it. TFLite models have multipliers, shifts and the rounding `tflite`;
+QDQ models in ONNX have float scales and `half_even`. A pattern for each serves both.
+
+Each attribute that changes what an operator computes must be said (`p.op("softmax", x, axis=-1)`), or read by
+a condition or an immediate (`m.a.strides`); else the operation is not taken, with that reason. Sizes of
+programs may be open (a batch): a `Dim(0)` takes any, and one with a largest value takes those that are fixed
+(`--fix-dim`).
+
 ## Memories of its own
 
 A device that works in memories of its own reads a stream: `emit = Stream(...)`, and patterns end with
@@ -213,6 +246,18 @@ it.
   other end, from a base that the driver is told), `c.y` rows of `c.x` units that are `c.stride` units apart
   outside and dense inside, and `c.top`, `c.bottom`, `c.left`, `c.right` units of `c.value` around them.
   Each field is one of these numbers or a constant, for the mock reads words by the same functions.
+* **What cannot be said**, and what to write instead:
+  * copies of three dims, or of elements apart: `Copy(..., 2)`; what is beyond two dims becomes several
+    commands. Copies of one row: `Copy(..., 1)`, a command for each row;
+  * queues that order themselves by addresses (Gemmini), by events, or by waiting until at most some commands
+    are left: one `Queue` for all, in order, without overlap; or a `Token` each way, which the driver keeps;
+  * what computes while it copies out (a scale on the way to the memory outside): an instruction into a small
+    `Memory`, and a `Copy` behind it, which a driver may join;
+  * banks that two units must not share: a `Memory` each;
+  * operands of several units, as 16 rows of a block of weights: a `Memory` whose unit is the block;
+  * a step that is always one, without a field for it: a field, which the driver may hold to 1;
+  * weights that are compressed, or in an order of the device's own: calls, whose C function packs them when
+    it first sees them.
 * **A library** has the function that `Stream` names, of this form, which returns 0 or the number of a
   fault:
 

@@ -411,7 +411,7 @@ def build(declared: PatternDecl, device: object) -> Pattern:
         given, needed = (
             ("a p.map(...)", "p.call(...)") if isinstance(mapped, Tiled) else ("a p.call(...)", "p.map(...)")
         )
-        kind = "are a stream" if is_stream else "are calls"
+        kind = "are a stream (`emit`)" if is_stream else "are calls (`emit`)"
         raise error(
             "accel.declaration",
             f"found the pattern '{declared.name}' to end with {given}, needed {needed}: its commands {kind}",

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from inlay.accel.accelerator import Architecture, Description
-from inlay.accel.declare import Dim, Imm, Memory, Shared
+from inlay.accel.declare import Dim, Imm, Instruction, Memory, Shared
 from inlay.accel.encode import Form, bits, forms, numbers_of, stream_of
 from inlay.accel.engines import Copy, Stream
 from inlay.accel.order import connected
@@ -38,6 +38,9 @@ def _problems(arch: Architecture) -> Iterator[str]:
             size, unit = arch.number(m.size).value, arch.number(m.unit).value
             if not size or not unit or size % unit:
                 yield f"found '{name}' of {size} bytes in units of {unit}, needed a multiple"
+    if outside := [problem for i in d.instructions.values() for problem in _outside(i)]:
+        yield from outside
+        return  # words of such a command have no places to speak of
     for name, copy in d.copies.items():
         yield from (f"the copy '{name}' {problem}" for problem in _of_copy(arch, name, copy))
     used = {*(i.queue for i in d.instructions.values()), *(c.queue for c in d.copies.values())}
@@ -56,6 +59,17 @@ def _problems(arch: Architecture) -> Iterator[str]:
             yield from _of_form(arch, form)
         yield from _alike(found)
         yield from _of_widths(arch, found)
+
+
+def _outside(i: Instruction) -> Iterator[str]:
+    """Yield operands in the memory of the board: commands of a stream do not reach it, copies do."""
+    for name, x in i.operands.items():
+        if isinstance(x.memory, Shared):
+            yield (
+                f"found '{name}' of '{i.name}' in the memory of the board, needed a `Memory` that a `Copy` "
+                "fills or empties; where commands are whole layers on tensors outside, `emit = CCalls()` and "
+                "p.call: the C function writes the words"
+            )
 
 
 def _of_widths(arch: Architecture, found: list[Form]) -> Iterator[str]:
@@ -118,7 +132,11 @@ def _of_form(arch: Architecture, form: Form) -> Iterator[str]:
         pads = {"top", "bottom", "left", "right", "value"} if copy.pad is None else set[str]()
         missing -= pads | (set() if copy.dims > 1 else {"y", "stride"})
     if missing:
-        yield f"found no field for {', '.join(sorted(missing))} in words of '{name}'"
+        steps = any(" stride " in x for x in missing)
+        why = (
+            ": an operand has a stride along each of its `Dim`s, which the compiler chooses" if steps else ""
+        )
+        yield f"found no field for {', '.join(sorted(missing))} in words of '{name}'{why}"
     limits: dict[str, Dim | Imm] = dict(d.dims)
     if name in d.instructions:
         limits |= d.instructions[name].immediates

@@ -3,6 +3,8 @@
     row k of x  =  reshape(slice{axes=[0]}(x, shape(k), shape(k + 1), shape(1)), shape(...))
     x of rows   =  concat{axis=0}(reshape(row, shape(1, ...)), ...)
 
+Of a tensor of one row, which streaming models read in each call, the slice is left out.
+
 `transforms/unroll_loops.py` writes rows in this form, and so do models whose loops were unrolled before.
 """
 
@@ -40,6 +42,8 @@ def row_of(calls: Mapping[Var, Call], e: Expr) -> Row | None:
     """Return of which tensor a value is a row, if it is one."""
     outer = _made_by(calls, e, RESHAPE)
     inner = None if outer is None else _made_by(calls, outer.args[0], SLICE)
+    if outer is not None and inner is None and _extent(outer.args[0]) == 1 and _is_row(e, outer.args[0]):
+        return Row(outer.args[0], 0, e, (outer,))
     if outer is None or inner is None or not isinstance(inner.callee, OpRef):
         return None
     attrs, whole = inner.callee.attrs, inner.args[0]

@@ -119,6 +119,24 @@ def test_a_loop_by_hand_is_one_command_whatever_is_read_of_it(result: str, fast:
     check(program(result), fast)
 
 
+def test_a_sequence_of_one_row_has_no_slice(fast: str) -> None:
+    shape = f"Tensor[1, {BATCH}, {FEATURES}, f32]"
+    text = f"""
+    fn main(x: {shape}, h: {STATE}, c: {STATE}) {{
+      let g = add(add(matmul(reshape(x, shape({BATCH}, {FEATURES})), {W}), matmul(h, {R})), {B});
+      let kept = mul(c, sigmoid({gate("ifgo", "f")}));
+      let cell = add(mul(sigmoid({gate("ifgo", "i")}), tanh({gate("ifgo", "g")})), kept);
+      let out = mul(sigmoid({gate("ifgo", "o")}), tanh(cell));
+      (reshape(out, shape(1, {BATCH}, {SIZE})), cell)
+    }}
+    entry main("x", "h", "c") -> ("y", "cell");
+    """
+    module, given = parse_module(text, table()), [inputs()[0][:1], *inputs()[1:]]
+    split, plain = inlay.compile(module, board=fast, required=("npu0",)), inlay.compile(module)
+    for got, want in zip(_listed(split(*given)), _listed(plain(*given)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_gates_may_stand_in_any_order(fast: str) -> None:
     check(program(order="ogif"), fast)
 

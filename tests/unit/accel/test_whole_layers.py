@@ -11,75 +11,13 @@ import inlay
 from inlay.accel.backend import backend_in_file
 from inlay.accel.kit import Checked, checks
 
-SOURCE = '''
-"""dsp: convolutions of each channel by itself, with what brings their sums back to bytes, a C call each."""
-
-from inlay.accel.api import (
-    Accelerator, Dim, Imm, In, Local, Mock, Out, Queue, Shared, call, encodes, i8, i32, instruction, nest,
-    pattern, requantize,
+EXAMPLE = Path(__file__).parents[3] / "examples" / "accelerators"
+SOURCE = (EXAMPLE / "dsp.py").read_text(encoding="utf-8")
+BOARD = (
+    (EXAMPLE / "dsp.toml")
+    .read_text(encoding="utf-8")
+    .replace('loader = "dsp.py"', 'loader = "dsp.py"\nparameters = { clock = 100000000000000 }')
 )
-
-
-class Dsp(Accelerator):
-    ram, run, clock = Shared(), Queue(), 10**14
-
-    @pattern
-    def depthwise(self, p):
-        x, w, b = p.tensor("x", i8), p.const("w", i8), p.const("b", i32)
-        mul, shift = p.const("mul", i32), p.const("shift", i32)
-        a = p.conv2d(x, w, name="a")
-        y = p.requantize(a + b, mul, shift, rounding="tflite", name="y")
-        p.need(lambda m: set(m.a.dilations) <= {1}, "dilations {m.a.dilations}: there are none")
-        p.need(lambda m: m.a.groups == m.x.shape[1], "groups {m.a.groups}: one for each channel")
-        return p.call(
-            y, self.filter, x=x, w=w, b=b, mul=mul, shift=shift, outside=lambda m: m.a.outside,
-            down=lambda m: m.a.strides[0], right=lambda m: m.a.strides[1], top=lambda m: m.a.pads[0],
-            left=lambda m: m.a.pads[1], zero=lambda m: m.y.zero, low=lambda m: m.y.low, high=lambda m: m.y.high,
-        )
-
-    N, C, H, W, P, Q, R, S = Dim(0), *(Dim(1, 4096) for _ in range(7))
-
-    @instruction(
-        run, y=Out(ram, i8, (N, C, P, Q)), x=In(ram, i8, (N, C, H, W)), w=In(ram, i8, (C, 1, R, S)),
-        b=In(ram, i32, (C,)), mul=In(ram, i32, (C,)), shift=In(ram, i32, (C,)), down=Imm(1, 7), right=Imm(1, 7),
-        top=Imm(0, 15), left=Imm(0, 15), outside=Imm(-128, 127), zero=Imm(-128, 127), low=Imm(-128, 127),
-        high=Imm(-128, 127), cycles=N * C * P * Q * R * S // 128 + 100,
-    )
-    def filter(self, y, x, w, b, mul, shift, down, right, top, left, outside, zero, low, high):
-        for n, c, p, q in nest(y.shape):
-            a = Local(i32, b[c])
-            for r, s in nest(w.shape[2:]):
-                pixel = x.at(n, c, p * down + r - top, q * right + s - left, outside=outside)
-                a.value += i32(pixel) * i32(w[c, 0, r, s])
-            y[n, c, p, q] = i8(requantize(a.value, mul[c], shift[c], zero, low, high, rounding="tflite"))
-
-    @encodes(filter)
-    def filtering(self, c):
-        return call("dsp_filter", c.y, c.x, c.w, c.b, c.mul, c.shift, c.N, c.C, c.H, c.W, c.P, c.Q, c.R, c.S,
-                    c.down, c.right, c.top, c.left, c.outside, c.zero, c.low, c.high)
-
-    drivers = (Mock(),)
-'''
-
-BOARD = """
-[[arch]]
-name = "dsp"
-generator = "dsp"
-loader = "dsp.py"
-[[memory]]
-name = "ram"
-[[device]]
-name = "cpu"
-arch = "native"
-memories = ["ram"]
-[[device]]
-name = "npu0"
-arch = "dsp"
-memories = ["ram"]
-[[coherent]]
-memory = "ram"
-parties = ["cpu", "npu0"]
-"""
 
 
 def failures(folder: Path, old: str = "", new: str = "", trials: int = 4) -> list[Checked]:
@@ -101,6 +39,18 @@ def test_what_the_class_leaves_out_is_found(tmp_path) -> None:
         (found,) = failures(tmp_path, "a + b, mul, shift, rounding", given)
         assert found.section == "declarations"
         assert message in found.failure
+
+
+def test_a_stream_whose_operands_are_outside_says_what_to_write(tmp_path) -> None:
+    given = SOURCE.replace("    drivers", "    emit = Stream('run', end=Word(8, 'op:8')(op=1))\n    drivers")
+    given = given.replace("requantize,\n", "requantize, Stream, Word,\n", 1).replace("call(", "self.call(")
+    (found,) = failures(tmp_path, SOURCE, given.replace("p.self.call(", "p.call("))
+    assert found.section == "declarations"
+    assert (
+        "found 'y' of 'filter' in the memory of the board, needed a `Memory` that a `Copy` fills"
+        in found.failure
+    )
+    assert "`emit = CCalls()` and p.call: the C function writes the words" in found.failure
 
 
 @pytest.mark.llvm
