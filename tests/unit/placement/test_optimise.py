@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from inlay.placement.choose.bounds import lower_bound
-from inlay.placement.choose.capacity import fits, peaks, predict
+from inlay.placement.choose.capacity import fits, peaks, possible, predict
 from inlay.placement.choose.optimise import TaskSet, contract, is_convex, optimise
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Item, Problem, Task
@@ -102,6 +102,26 @@ def test_capacities_are_kept(seed):
     assert found.time == pytest.approx(best)
     assert fits(p, found.assignment)
     assert all(x <= 70_000 for x in peaks(p, found.assignment)[1:])
+
+
+def test_only_devices_that_cannot_hold_a_task_are_left_out():
+    """What fits is the same with and without them: several memories, and values that leave, included."""
+    rng, left_out, without = random.Random(5), 0, 0
+    for _ in range(40):
+        p = problem(rng, rng.randint(2, 4), 3, capacity=rng.choice((5_000, 60_000, 140_000)))
+        leaves = rng.random() < 0.5
+        shapes = (((0,), (1,), (2,)), ((0,), (1, 2), (2,)), ((0,), (2, 1), (1, 0)))
+        p = replace(p, memory=rng.choice(shapes), leaves=(-1.0, 0.01, 0.01), moving=leaves)
+        if rng.random() < 0.3:  # nowhere is there all the room that is asked for
+            p = replace(p, capacity=(70_000.0, *p.capacity[1:]))
+        found = possible(p)
+        for chosen in itertools.product(p.devices, repeat=len(p.tasks)):
+            time = predict(p, chosen)
+            assert time == (INFINITE if found is None else predict(found, chosen)), f"{p}: {chosen}"
+        without += found is None
+        left_out += found is not None and found is not p
+    assert left_out > 5
+    assert without > 0
 
 
 @pytest.mark.parametrize("slow", [0.2, 5.0])

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from inlay.placement.choose.schedule import INFINITE, Problem, advance, finish, start
+from inlay.placement.choose.schedule import INFINITE, Problem, Task, advance, finish, start
 
 Stay = tuple[tuple[int, ...], int, int, float]
 """Memories that something may be in, its first and last task, its bytes."""
@@ -131,6 +131,35 @@ def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
             yield from ((held, at, at, size) for at in touched[value, places])
         else:
             yield held, first, last, size
+
+
+def possible(problem: Problem) -> Problem | None:
+    """Return a problem without devices of tasks whose own operands and results are too large for them.
+
+    Every assignment that fits is one of both problems. None where a task has no device left, so that there is
+    no assignment that fits. Cost: linear.
+    """
+    holds = [_held_by(problem, device) for device in problem.devices]
+    tasks = [_fitting(problem, task, holds) for task in problem.tasks]
+    if any(all(cost is None for cost in task.costs) for task in tasks):
+        return None
+    return replace(problem, tasks=tuple(tasks)) if tasks != list(problem.tasks) else problem
+
+
+def _held_by(problem: Problem, device: int) -> float:
+    """Return the bytes of all memories of a device; `INFINITE` where one has no bound."""
+    known = [problem.capacity[m] if m < len(problem.capacity) else None for m in problem.memory[device]]
+    return sum(INFINITE if c is None else c for c in known)
+
+
+def _fitting(problem: Problem, task: Task, holds: Sequence[float]) -> Task:
+    """Return a task without the devices that do not hold what it reads and makes, at one time."""
+    items = [problem.items[value] for value in {*task.reads, *task.makes}]
+    need = sum(item.bound or item.bytes for item in items)
+    if need <= min(holds):
+        return task
+    pairs = zip(task.costs, holds, strict=True)
+    return replace(task, costs=tuple(None if need > held else cost for cost, held in pairs))
 
 
 def excess(problem: Problem, assignment: Sequence[int]) -> float:

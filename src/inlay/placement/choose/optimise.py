@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from inlay.base.graph import dependency_order
 from inlay.placement.choose.bounds import lower_bound, rest_of, tails_of, weights_of
-from inlay.placement.choose.capacity import excess, fits, moved_ns, predict
+from inlay.placement.choose.capacity import excess, fits, moved_ns, possible, predict
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Problem, State, Task, advance, finish, start
 from inlay.placement.choose.search import all_on_one, beam, climb, first_fit
@@ -133,7 +133,9 @@ def _better(a: Outcome | None, b: Outcome | None) -> Outcome | None:
     return replace(a, proved=a.proved and b.proved)
 
 
-def _solve(problem: Problem, starts: tuple[Sequence[int], ...], budget: tuple[int, int]) -> Outcome | None:
+def _solve(whole: Problem, starts: tuple[Sequence[int], ...], budget: tuple[int, int]) -> Outcome | None:
+    if (problem := possible(whole)) is None:
+        return None
     best: tuple[float, tuple[int, ...]] = (INFINITE, ())
 
     nearest: tuple[float, tuple[int, ...]] = (INFINITE, ())
