@@ -142,8 +142,10 @@ class AcceleratorBackend(Backend):
             command, params, results = _of_kernel(patterns, kernel)
             if isinstance(command, TiledCommand):
                 functions[r.name] = launcher = launching(patterns.arch, driver, device, command, params)
-                if (saved := launcher.saved(job.constants(r.name))) is not None:
+                known = job.constants(r.name)
+                if (saved := launcher.saved(known)) is not None:
                     streams[r.name] = saved
+                launcher.settle(known)
                 continue
             command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
             dims = [d.sym for d in kernel.type.dims]

@@ -3,7 +3,8 @@
 A region of the memory outside is made once for a command, with room for what comes and goes and the
 constants in the form that the device reads. Its base is what addresses of the stream are relative to.
 Constants are packed in the first call that has them, and kept with a copy that says which they were: layers
-of equal shapes are one command with several sets of constants.
+of equal shapes are one command with several sets of constants. Where all calls in a program have one set,
+nothing is compared behind the first.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Launcher:
         command: what is to be done.
         params: of the function that it is; the tensors among them come as arrays, the result behind them.
         cycles: of the last call, as the driver reports them.
+        is_same: whether the constants are known to be the same in all calls.
     """
 
     arch: Architecture
@@ -63,6 +65,7 @@ class Launcher:
     command: TiledCommand
     params: Sequence[Var]
     cycles: int = 0
+    is_same: bool = False
     _regions: list[_Region] = field(default_factory=list[_Region])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -127,6 +130,8 @@ class Launcher:
 
     def _region(self, arrays: Sequence[np.ndarray]) -> _Region:
         """Return the region with the constants of a call."""
+        if self.is_same and self._regions:
+            return self._regions[0]
         assert self.command.made is not None, "a command that is run has a stream"
         stages, scheduled = self.command.stages, self.command.made.scheduled
         sources = {e: self._array(e, arrays) for e in self._sources()}
@@ -180,16 +185,11 @@ class Launcher:
         Args:
             calls: for each call of the kernel in the program the operands that are constants, by position.
         """
-        if not isinstance(self.driver, Library) or self.command.made is None:
+        found = self._sets(calls)
+        if not isinstance(self.driver, Library) or self.command.made is None or found is None:
             return None
+        images = {digest: self._region(arrays).bytes.tobytes() for digest, arrays in found.items()}
         tensors = [p for p in self.params if isinstance(p.type, TensorType)]
-        asked = [i for i, p in enumerate(tensors) if p in self._sources()]
-        if not calls or any(i not in known for known in calls for i in asked):
-            return None
-        images: dict[str, bytes] = {}
-        for known in calls:
-            arrays = [known.get(i, _UNKNOWN) for i in range(len(tensors))]
-            images[digest_of([arrays[i] for i in asked])] = self._region(arrays).bytes.tobytes()
         scheduled, comes = self.command.made.scheduled, list[Part]()
         for tensor in scheduled.tensors:
             value = tensor.laid.whole
@@ -205,9 +205,27 @@ class Launcher:
             bool(scheduled.launches),
             tuple(comes),
             _part(scheduled.result, len(tensors)),
-            tuple(asked),
+            tuple(self._asked()),
             images,
         )
+
+    def settle(self, calls: Sequence[Mapping[int, np.ndarray]]) -> None:
+        """Note whether all calls have one set of constants; `calls` as of `saved`."""
+        found = self._sets(calls)
+        self.is_same = found is not None and len(found) == 1
+
+    def _asked(self) -> list[int]:
+        """Return the positions of the tensors that are constants of the stream."""
+        tensors = [p for p in self.params if isinstance(p.type, TensorType)]
+        return [i for i, p in enumerate(tensors) if p in self._sources()]
+
+    def _sets(self, calls: Sequence[Mapping[int, np.ndarray]]) -> dict[str, list[np.ndarray]] | None:
+        """Return the sets of constants that calls have, by their digests; None where one is not known."""
+        asked, count = self._asked(), sum(isinstance(p.type, TensorType) for p in self.params)
+        if not calls or any(i not in known for known in calls for i in asked):
+            return None
+        made = ([known.get(i, _UNKNOWN) for i in range(count)] for known in calls)
+        return {digest_of([arrays[i] for i in asked]): arrays for arrays in made}
 
     def _sources(self) -> dict[Expr, None]:
         """Return the values of the program that are constants of the stream."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +13,19 @@ import numpy as np
 import pytest
 
 import inlay
+from inlay.accel.launch import Launcher
 from inlay.accelerators import strawberry
 from inlay.api import compilation
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.bytecode.program import Program
 from inlay.cli.main import main
+from inlay.ir.expr import Expr
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import board_text
 from inlay.ops.table import table
+from inlay.runtime import streams
 from inlay.runtime.session import executable_of, load_executable
-from inlay.runtime.streams import STREAMS
+from inlay.runtime.streams import STREAMS, digest_of
 
 MODEL = "inlay.accelerators._strawberry_model"
 
@@ -91,6 +95,37 @@ def test_a_saved_program_runs_layers_that_are_one_stream(tmp_path) -> None:
     executable_of(program).save(tmp_path / "saved.inlay")
     want = np.asarray(inlay.compile(module)(X))
     np.testing.assert_array_equal(load_executable(tmp_path / "saved.inlay")(X), want)
+
+
+@pytest.mark.llvm
+def test_constants_are_compared_once_where_all_calls_have_one_set(program, tmp_path, monkeypatch) -> None:
+    looked: list[str] = []
+
+    def digest(arrays: Sequence[np.ndarray]) -> str:
+        looked.append(digest_of(arrays))
+        return looked[-1]
+
+    def sources(self: Launcher) -> dict[Expr, None]:
+        looked.append("in this process")
+        return found(self)
+
+    found = Launcher._sources
+    module = parse_module(MERGED, table())
+    own = inlay.compile(module, board=fast_board(tmp_path), required=("npu0",), cache="none")
+    own.save(tmp_path / "saved.inlay")
+    executable_of(program).save(tmp_path / "several.inlay")
+    one, several = load_executable(tmp_path / "saved.inlay"), load_executable(tmp_path / "several.inlay")
+    own(X)
+    monkeypatch.setattr(streams, "digest_of", digest)
+    monkeypatch.setattr(Launcher, "_sources", sources)
+    want = np.asarray(inlay.compile(module)(X))
+    for times in (1, 1):
+        np.testing.assert_array_equal(np.asarray(own(X)), want)
+        np.testing.assert_array_equal(np.asarray(one(X)), want)
+        assert len(looked) == times
+    several(X)
+    several(X)
+    assert len(looked) == 1 + 4
 
 
 @pytest.mark.llvm
