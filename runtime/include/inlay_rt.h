@@ -192,7 +192,16 @@ typedef struct inlay_host {
      * processor, as tiles of x86; 0 where it refuses. Asked when a file with such code is opened, which
      * fails without it. `inlay_posix_permit` (platform/permission.h) does it. */
     int (*permit)(void *user, const char *feature, size_t feature_bytes);
+    /* Optional: give `bytes` at `data`, a part of an allocation, memory of their own, without copying whole
+     * pages; return where they are then, or NULL. `block` and `block_bytes` become what `release` takes, with
+     * the alignment INLAY_LIFTED. What stays behind belongs to the allocation and has no defined contents.
+     * Asked for results of INLAY_LIFT_BYTES or more that are made in the block of a program; without it they
+     * are copied. `inlay_posix_lift` (platform/posix.h) does it. */
+    void *(*lift)(void *user, void *data, size_t bytes, void **block, size_t *block_bytes);
 } inlay_host_t;
+
+#define INLAY_LIFTED 0
+#define INLAY_LIFT_BYTES 65536
 
 typedef struct inlay_module inlay_module_t;
 typedef struct inlay_activation inlay_activation_t;

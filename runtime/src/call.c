@@ -111,23 +111,26 @@ static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
                           const inlay_tensor_t *inputs, inlay_result_t *results)
 {
     const inlay_function_t *f = &m->module->functions[entry->function];
-    inlay_status_t status;
-    uint32_t i, k;
+    inlay_status_t status = INLAY_OK;
+    uint32_t i;
+    int is_later;
     count_anew(m);
     INLAY_TRY(inlay_stack_root(m, f->frame));
     for (i = 0; i < entry->inputs.n; i++)
         INLAY_TRY(inlay_push_input(m, m->current->slots + i, &inputs[i]));
     INLAY_TRY(run_function(m, entry));
-    for (i = 0; i < entry->outputs.n; i++) {
-        status = inlay_export(m, m->first->slots + i, 1, &results[i]);
-        if (status == INLAY_OK) {
-            inlay_slot_release(&m->heap, m->first->slots + i);
-            continue;
+    for (i = 0; i < entry->outputs.n; i++) results[i].block = NULL;
+    /* What leaves a block as pages is first: then that is free where others are copied. */
+    for (is_later = 0; is_later < 2; is_later++)
+        for (i = 0; i < entry->outputs.n && status == INLAY_OK; i++) {
+            inlay_slot_t *slot = m->first->slots + i;
+            if (results[i].block || (!is_later && !inlay_is_lifted(m, slot))) continue;
+            status = inlay_export(m, slot, 1, &results[i]);
+            if (status == INLAY_OK) inlay_slot_release(&m->heap, slot);
         }
-        for (k = 0; k < i; k++) inlay_result_release(m->host, &results[k]);
-        return status;
-    }
-    return INLAY_OK;
+    for (i = 0; i < entry->outputs.n && status != INLAY_OK; i++)
+        inlay_result_release(m->host, &results[i]);
+    return status;
 }
 
 static inlay_status_t run_structured(inlay_activation_t *m, const inlay_entry_t *entry,

@@ -189,6 +189,8 @@ const inlay_slot_t *inlay_task_settled(const inlay_slot_t *slot, int *is_sole);
  * else may refer to it (`is_sole` says that nothing else refers to what holds the slot). */
 inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
                                 const inlay_tensor_t *input);
+/* Whether a result is to leave a larger storage as pages of its own. */
+int inlay_is_lifted(const inlay_activation_t *m, const inlay_slot_t *slot);
 inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int is_sole,
                             inlay_result_t *result);
 

@@ -24,7 +24,33 @@ inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
     return INLAY_OK;
 }
 
-/* Its memory goes along where nothing else refers to it and it is most of its storage. */
+/* Whether most of a storage is something else than a tensor. */
+static int is_part(const inlay_view_t *view)
+{
+    return view->storage->capacity > 4096 && view->bytes < view->storage->capacity / 3;
+}
+
+int inlay_is_lifted(const inlay_activation_t *m, const inlay_slot_t *slot)
+{
+    int is_sole = 1;
+    const inlay_view_t *view;
+    slot = inlay_task_settled(slot, &is_sole);
+    if (slot->tag != KIND_TENSOR || !m->host->lift) return 0;
+    view = (const inlay_view_t *)(const void *)slot->as.object;
+    return view->bytes >= INLAY_LIFT_BYTES && is_part(view);
+}
+
+/* Give a tensor that is in a larger storage pages of its own, where the host can. */
+static int lift(const inlay_activation_t *m, const inlay_view_t *view, inlay_result_t *result)
+{
+    if (!m->host->lift || view->bytes < INLAY_LIFT_BYTES) return 0;
+    result->data = m->host->lift(m->host->user, view->data, view->bytes, &result->block,
+                                 &result->block_bytes);
+    result->block_align = INLAY_LIFTED;
+    return result->data != NULL;
+}
+
+/* Its memory goes along where nothing else refers to it, and it is most of its storage or has pages. */
 inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int is_sole,
                             inlay_result_t *result)
 {
@@ -32,6 +58,7 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
     inlay_storage_t *storage;
     void *block;
     size_t bytes;
+    int is_own;
     slot = inlay_task_settled(slot, &is_sole);
     if (slot->tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, slot->tag);
     view = (inlay_view_t *)(void *)slot->as.object;
@@ -43,16 +70,15 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
     result->dtype = view->dtype;
     result->rank = view->rank;
     if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
-    if (is_sole && view->header.count == 1 && storage->header.count == 1 && storage->owned &&
-        (storage->capacity <= 4096 || view->bytes >= storage->capacity / 3) &&
-        inlay_blocks_part(&block, &bytes, storage->align)) {
+    is_own = is_sole && view->header.count == 1 && storage->header.count == 1 && storage->owned;
+    if (is_own && !is_part(view) && inlay_blocks_part(&block, &bytes, storage->align)) {
         result->data = view->data;
         result->block = block;
         result->block_bytes = bytes;
         result->block_align = storage->align;
         m->heap.used_bytes -= storage->capacity;
         inlay_heap_disown(storage);
-    } else {
+    } else if (!is_own || !lift(m, view, result)) {
         result->block_bytes = view->bytes;
         result->block_align = BLOCK_ALIGN;
         result->block = inlay_blocks_outside(&m->heap.blocks, &result->block_bytes);

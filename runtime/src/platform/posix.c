@@ -53,8 +53,74 @@ void *inlay_posix_allocate(void *posix, size_t bytes, size_t align)
 void inlay_posix_release(void *posix, void *memory, size_t bytes, size_t align)
 {
     (void)posix;
-    inlay_team_release(memory, bytes, align);
+    if (align == INLAY_LIFTED) munmap(memory, bytes);
+    else inlay_team_release(memory, bytes, align);
 }
+
+#ifdef __linux__
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+static uintptr_t page_bytes(void) { return (uintptr_t)sysconf(_SC_PAGESIZE); }
+
+static uint8_t *map_pages(size_t bytes)
+{
+    void *pages =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+/* Put the pages at `from` in the place of those at `to`; fresh ones stay behind. */
+static int move_pages(uint8_t *from, size_t bytes, uint8_t *to)
+{
+    return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+}
+
+int inlay_posix_lifts(void)
+{
+    const size_t page = page_bytes();
+    uint8_t *pages = map_pages(2 * page);
+    int moved;
+    if (!pages) return 0;
+    pages[0] = 1;
+    moved = move_pages(pages, page, pages + page) && pages[page] == 1 && pages[0] == 0;
+    munmap(pages, 2 * page);
+    return moved;
+}
+
+/* Whole pages are moved, what is before and behind them is copied. */
+void *inlay_posix_lift(void *posix, void *data, size_t bytes, void **block, size_t *block_bytes)
+{
+    const uintptr_t page = page_bytes(), at = (uintptr_t)data, end = at + bytes;
+    const uintptr_t first = at / page * page, inside = (at + page - 1) / page * page;
+    const uintptr_t last = end / page * page;
+    uint8_t *made;
+    (void)posix;
+    if (last <= inside) return NULL;
+    *block_bytes = (end + page - 1) / page * page - first;
+    made = map_pages(*block_bytes);
+    if (!made) return NULL;
+    if (!move_pages((uint8_t *)inside, last - inside, made + (inside - first))) {
+        /* They may be unmapped by now, and somebody else's. */
+        if (inside > first) munmap(made, page);
+        if (end > last) munmap(made + (last - first), page);
+        return NULL;
+    }
+    memcpy(made + (at - first), data, inside - at);
+    memcpy(made + (last - first), (const uint8_t *)last, end - last);
+    *block = made;
+    return made + (at - first);
+}
+#else
+int inlay_posix_lifts(void) { return 0; }
+
+void *inlay_posix_lift(void *posix, void *data, size_t bytes, void **block, size_t *block_bytes)
+{
+    (void)posix, (void)data, (void)bytes, (void)block, (void)block_bytes;
+    return NULL;
+}
+#endif
 
 /* --------------------------------------------------------------------------------- threads */
 

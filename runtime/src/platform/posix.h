@@ -18,6 +18,9 @@ void inlay_posix_leave(inlay_posix_t *posix);
 /* Functions for an inlay_host_t whose `user` is the inlay_posix_t, or for one that calls them. */
 void *inlay_posix_allocate(void *posix, size_t bytes, size_t align);
 void inlay_posix_release(void *posix, void *memory, size_t bytes, size_t align);
+/* `lift` of an inlay_host_t, where `inlay_posix_lifts` says that the system can: Linux, from 5.7 on. */
+int inlay_posix_lifts(void);
+void *inlay_posix_lift(void *posix, void *data, size_t bytes, void **block, size_t *block_bytes);
 void inlay_posix_parallel(void *posix, inlay_part_t part, void *argument, int64_t parts);
 int64_t inlay_posix_now(void *posix);
 extern const inlay_threads_t inlay_posix_threads;

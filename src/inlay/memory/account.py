@@ -198,7 +198,8 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
     alive = [always + x for x in _steps(((m.first, m.last, align(z, step)) for m, z in own), moments)]
     called = sum(size for plan, _, size in sized if plan is not main)
     beside = [called + x for x in _steps((_life(c, size, moments, around) for c, size in mine), moments)]
-    steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1])
+    left = alive[-1] if pool.kind is PoolKind.HEAP else 0
+    steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1] + left)
     is_exact = is_single and not unknown and _is_exact(sized, around)
     # What may not be allocated in a call proves nothing.
     certain = beside if is_exact else [0] * len(beside)

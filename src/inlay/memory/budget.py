@@ -155,8 +155,12 @@ def plan_within(
 
 
 def limited_by(options: MemoryOptions, budget: Mapping[str, int]) -> MemoryOptions:
-    """Return memories of fixed sizes with no more bytes than their budgets."""
-    return replace(options, pools=tuple(_limited(p, budget.get(p.name)) for p in options.pools))
+    """Return memories of fixed sizes with no more bytes than their budgets.
+
+    A promise holds wherever a program runs, so it does not count on pages that leave.
+    """
+    pools = tuple(_limited(p, budget.get(p.name)) for p in options.pools)
+    return replace(options, pools=pools, lifts=options.lifts and not budget)
 
 
 def _limited(pool: Pool, budget: int | None) -> Pool:

@@ -83,6 +83,7 @@ class MemoryOptions:
         constants: where constants are that a device reads, by its name; the empty name is for all that
             no other name is for. None where the program brings them along.
         threads: that have scratch memory of their own in plans; None for as many as the program says.
+        lifts: whether results leave the blocks of the host as pages (`leaving`).
     """
 
     pools: tuple[Pool, ...] = ()
@@ -91,6 +92,7 @@ class MemoryOptions:
     inputs: tuple[str, ...] = ()
     constants: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     threads: int | None = None
+    lifts: bool = False
 
 
 class Chooser:

@@ -113,6 +113,19 @@ def _mentions_beside(block: Expr, target: Expr, var: Var) -> int | None:
     return None
 
 
+def stored_results(function: Function) -> list[tuple[Expr, Var | None]]:
+    """Return each result of a function with the storage that it shows as a whole, None where it is another's.
+
+    Args:
+        function: in explicit storage.
+    """
+    known = definitions(function.body)
+    _, tail = spine(function.body)
+    tail = _defined(tail, known)
+    leaves: Sequence[Expr] = tail.fields if isinstance(tail, Tuple) else (tail,)
+    return [(leaf, _storage(leaf, known)) for leaf in leaves]
+
+
 def copies_of_results(function: Function, leave: Collection[Var], moments: int) -> tuple[Counted, ...]:
     """Return the results of an entry that are copied when it ends: they do not own their bytes.
 
@@ -123,14 +136,9 @@ def copies_of_results(function: Function, leave: Collection[Var], moments: int) 
         leave: variables of storages that results may leave with.
         moments: how many there are in it.
     """
-    known = definitions(function.body)
-    _, tail = spine(function.body)
-    tail = _defined(tail, known)
-    leaves: Sequence[Expr] = tail.fields if isinstance(tail, Tuple) else (tail,)
     taken: set[Var] = set()
     found: list[Counted] = []
-    for leaf in leaves:
-        storage = _storage(leaf, known)
+    for leaf, storage in stored_results(function):
         if storage is not None and storage in leave and storage not in taken:
             taken.add(storage)
             continue

@@ -34,6 +34,7 @@ from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
 from inlay.memory.explicit_alloc import size_of
+from inlay.memory.leaving import with_result
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.memory.place_storage import Placement, Rewriter
 from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe, invoked
@@ -122,7 +123,9 @@ def plan_module(
     plans: list[FunctionPlan] = []
     chooser = Chooser(options, SEARCH_STEPS)
     plans += plan_constants(module, options, chooser)
-    recursive = recursive_functions(call_graph(module))
+    graph = call_graph(module)
+    recursive = recursive_functions(graph)
+    called = {callee for callees in graph.values() for callee in callees}
     for name, function in module.functions.items():
         loops = find_loops(function)
         placed: dict[Function, Placement] = {}
@@ -133,6 +136,7 @@ def plan_module(
             if known[activation.function].is_entry:
                 activation.storages[:0] = inputs_of(activation, options)
             chosen = chooser.choose(activation, known[activation.function])
+            chosen = with_result(chosen, activation, known[activation.function], options, called)
             placed[activation.function], plan = _plan(
                 activation, chosen, known[activation.function], sharing=sharing
             )
@@ -174,7 +178,8 @@ def known_of(
 
 def _with_machine(plan: FunctionPlan, function: Function, chosen: Chosen, *, is_entry: bool) -> FunctionPlan:
     """Return the plan of a function of the module with what the virtual machine allocates besides."""
-    own = (*chosen.counted, *(s for bank in chosen.banks for s in bank.offsets if s.escapes == IN_RESULT))
+    placed = (*(bank.offsets for bank in chosen.banks), *chosen.heap.values())
+    own = (*chosen.counted, *(s for part in placed for s in part if s.escapes == IN_RESULT))
     leave, moments = frozenset(var for s in own for var in s.vars), plan.moments
     made = made_by_machine(function, moments)
     return replace(plan, machine=made + (copies_of_results(function, leave, moments) if is_entry else ()))

@@ -9,6 +9,7 @@ from inlay.machine.memory import PoolKind
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import StorageOptions
 from inlay.pipeline.devices import off_host
+from inlay.runtime.native import lifts
 
 
 def storage_of(board: Board) -> StorageOptions:
@@ -38,7 +39,7 @@ def memories_of(board: Board) -> MemoryOptions:
     host = board.host.name
     if backend_of(board, host) is not None:
         no_stack = "the virtual machine puts no tensors on a stack"
-        return MemoryOptions(board.memories, reserved, no_stack, constants=constants)
+        return MemoryOptions(board.memories, reserved, no_stack, constants=constants, lifts=lifts())
     constants[""] = _for_constants(board, host)
     inputs = _off_stack(board, host)
     if any(m.kind is PoolKind.HEAP for m in board.memories if m.name in inputs):

@@ -187,6 +187,11 @@ class NativeEngine:
 Result = TypeVar("Result")
 
 
+def lifts() -> bool:
+    """Return whether results leave the blocks of calls as pages here, without being copied."""
+    return _runtime.lifts()
+
+
 def limited(
     flag: bytearray, deadline: int, function: Callable[[], Result], *, inside: bool = False
 ) -> Result:

@@ -47,4 +47,7 @@ typedef struct inlay_ext_executable {
 /* host.c: fill `host`, whose user is the executable. With the GIL; callbacks take it. */
 void inlay_ext_host(inlay_ext_executable_t *self);
 
+/* lifts() of the module: whether results leave blocks as pages. */
+PyObject *inlay_ext_lifts(PyObject *module, PyObject *unused);
+
 #endif

@@ -9,17 +9,28 @@
 #include "platform/permission.h"
 #include "result.h"
 
+static void count_taken(inlay_ext_executable_t *self, size_t bytes)
+{
+    const size_t now = atomic_fetch_add(&self->taken, bytes) + bytes;
+    size_t most = atomic_load(&self->most_taken);
+    while (now > most && !atomic_compare_exchange_weak(&self->most_taken, &most, now)) {}
+    atomic_fetch_add(&self->allocations, 1);
+}
+
 static void *host_allocate(void *user, size_t bytes, size_t align)
 {
     inlay_ext_executable_t *self = user;
     void *memory = inlay_posix_allocate(self->posix, bytes, align);
-    if (memory) {
-        const size_t now = atomic_fetch_add(&self->taken, bytes) + bytes;
-        size_t most = atomic_load(&self->most_taken);
-        while (now > most && !atomic_compare_exchange_weak(&self->most_taken, &most, now)) {}
-        atomic_fetch_add(&self->allocations, 1);
-    }
+    if (memory) count_taken(self, bytes);
     return memory;
+}
+
+static void *host_lift(void *user, void *data, size_t bytes, void **block, size_t *block_bytes)
+{
+    inlay_ext_executable_t *self = user;
+    void *moved = inlay_posix_lift(self->posix, data, bytes, block, block_bytes);
+    if (moved) count_taken(self, *block_bytes);
+    return moved;
 }
 
 static void host_release(void *user, void *memory, size_t bytes, size_t align)
@@ -241,5 +252,13 @@ void inlay_ext_host(inlay_ext_executable_t *self)
     self->host.threads = &host_threads;
     self->host.start = host_start;
     self->host.now = host_now;
+    if (inlay_posix_lifts()) self->host.lift = host_lift;
     if (self->has_events) self->host.event = host_event;
+}
+
+PyObject *inlay_ext_lifts(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(inlay_posix_lifts());
 }

@@ -546,6 +546,7 @@ static PyMethodDef functions[] = {
     {"drivers", inlay_ext_drivers, METH_NOARGS, "drivers() -> addresses; see inlay.runtime.device."},
     {"add_driver", inlay_ext_add_driver, METH_O, "add_driver(address); see inlay.runtime.drivers."},
     {"server", inlay_ext_server, METH_NOARGS, "server() -> addresses; see inlay.runtime.serve."},
+    {"lifts", inlay_ext_lifts, METH_NOARGS, "lifts() -> whether results leave blocks as pages"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,93 @@
+"""Which result of an entry is made in the block, and leaves it when the call ends.
+
+A result has an allocation of its own, because its caller keeps it and the block stays. Most of a block is
+dead when a result is made, so there it would take nothing. It can leave in two ways, and the runtime takes
+the first that there is (`runtime/src/marshal.c`):
+
+* *With the block*, where that is hardly larger: the caller has some bytes more, the next call a new block.
+* *As pages*: the system moves whole pages out of the block without copying them, and the runtime's block has
+  fresh ones in their place (Linux). The next call that touches those takes about a microsecond for each, so
+  this is for results that are small beside what is computed for them.
+
+Elsewhere it would be copied, beside the block as before, so it is not put there. One result of an entry is,
+the largest that may: who else refers to a block is all that the runtime looks at. None is where results are
+copied anyway, or have structure (lists, options), because the runtime copies those in order, with the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from inlay.arith.bounds import bounds
+from inlay.ir.expr import Function, Var
+from inlay.ir.types import TensorType
+from inlay.memory.choose_memories import HOST, Chosen, Known, MemoryOptions
+from inlay.memory.dynamic import stored_results
+from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
+from inlay.memory.size_classes import ALIGNMENT
+from inlay.packing.bounds import max_live
+from inlay.packing.buffer import Buffer
+
+FEWEST_BYTES = 65_536
+"""Of a result that leaves as pages; `INLAY_LIFT_BYTES` of the runtime."""
+LARGEST_SHARE = 4
+"""A result that leaves as pages is at most this part of the block."""
+SMALL_BLOCK = 16_384
+"""Bytes of a block that leaves with a result."""
+
+
+def with_result(
+    chosen: Chosen, activation: Activation, known: Known, options: MemoryOptions, called: Collection[str]
+) -> Chosen:
+    """Return choices with a result in the block where one may be; its storage then lives to the end.
+
+    Args:
+        chosen: where storages go.
+        activation: of an entry or of any other function.
+        known: of it when it begins.
+        options: whether results leave as pages.
+        called: functions that others of the program call.
+    """
+    if not known.is_entry or known.is_recursive or activation.name in called or HOST not in chosen.heap:
+        return chosen
+    own_results = _own_results(activation.function)
+    inside = [_buffer(s, s.end, known) for s in chosen.heap[HOST]]
+    fitting: list[tuple[int, Storage]] = []
+    for storage, where in chosen.counted.items():
+        is_result = where == (HOST, IN_RESULT) and not own_results.isdisjoint(storage.vars)
+        if not is_result or storage.unknown(known.symbols) is not None:
+            continue
+        own = _buffer(storage, activation.positions, known)
+        if _leaves(own, max_live([*inside, own]), storage, options):
+            fitting.append((own.size, storage))
+    if not fitting:
+        return chosen
+    _, found = max(fitting, key=lambda x: x[0])
+    found.end = activation.positions
+    heap = {**chosen.heap, HOST: _in_order([*chosen.heap[HOST], found])}
+    return replace(chosen, heap=heap, counted={s: w for s, w in chosen.counted.items() if s is not found})
+
+
+def _own_results(function: Function) -> frozenset[Var]:
+    """Return the storages of results; none where a result shares its storage, or is no tensor."""
+    found = [s for leaf, s in stored_results(function) if isinstance(leaf.type, TensorType)]
+    storages = frozenset(s for s in found if s is not None)
+    return storages if len(storages) == len(stored_results(function)) else frozenset()
+
+
+def _leaves(own: Buffer, block: int, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of a block of at least so many bytes leaves it without being copied."""
+    if storage.bytes.value is not None and 3 * block <= 5 * own.size and block <= SMALL_BLOCK:
+        return True
+    return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
+
+
+def _buffer(storage: Storage, end: int, known: Known) -> Buffer:
+    """Return a storage as it is where dims are as small as they can be."""
+    size = bounds(storage.bytes, known.ranges).low or 0
+    return Buffer(storage.name, storage.start, end + 1, max(size, 0), ALIGNMENT)
+
+
+def _in_order(storages: Sequence[Storage]) -> list[Storage]:
+    return sorted(storages, key=lambda s: (s.start, s.end))
