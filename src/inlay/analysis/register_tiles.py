@@ -6,8 +6,10 @@ loads the v vectors of a row of the panel, broadcasts one element for each of th
 
     instructions per step = r * v + r + v        registers = r * v + v + 1
 
-So tiles that are nearly square in vectors load least for each multiply-add: 6 x 4 takes 1.42
-instructions for one, 8 x 2 takes 1.63. On a core with two units for wide multiply-adds the loads are
+A row of the panel comes from the second cache, and each vector of it counts as two instructions
+(`PANEL_VECTOR`); elements of rows are in the first. So tiles that are nearly square in vectors take
+least for each multiply-add: 6 x 4 takes 1.58, 8 x 3 as much, 8 x 2 and 4 x 4 1.75. On a core with
+two units for wide multiply-adds the loads are
 what is left to save (1024 terms, one Ice Lake core: 172 GFLOP/s for 6 x 4, 149 for 8 x 2, of 175); with
 one unit they hide behind it and any of these shapes does. A multiply-add waits about four cycles for
 the one before it on the same accumulator, so a step of few accumulators takes as long as one of
@@ -30,6 +32,9 @@ MAX_ROWS = 8
 4 KB do, and a cache has eight or more ways (196 x 256 x 1024 on Zen 4: 91 GFLOP/s with 14 rows, 116
 with 7, of 117)."""
 MAX_VECTORS = 8
+PANEL_VECTOR = 2
+"""Instructions that loading a vector of the panel counts as. 16 x 768 x 768 in tiles of 8 x 3 takes 0.89
+of the time of 6 x 4 and 4 x 4, 64 x 768 x 3072 0.83; with AVX2 nothing changes by more than 2 %."""
 BUSY = 8
 """Accumulators that keep two units busy over the four cycles that each multiply-add takes."""
 
@@ -45,8 +50,8 @@ def most_rows(vectors: int, registers: int) -> int:
 
 
 def step_cost(rows: int, vectors: int) -> int:
-    """Return the instructions of one step of the reduction of a tile."""
-    return max(rows * vectors, BUSY) + rows + vectors
+    """Return what one step of the reduction of a tile takes, in instructions."""
+    return max(rows * vectors, BUSY) + rows + PANEL_VECTOR * vectors
 
 
 @cache

@@ -270,6 +270,8 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     if not product.name.endswith("integer"):
         if len(product.x.type.shape) < 2 or (product.conv is not None and product.conv.groups > 1):
             return None
+        if columns == 1 and product.conv is None:
+            return None  # One column is contiguous as it is.
         winograd = _winograd_floats(product, target)
         if winograd is not None:
             return winograd

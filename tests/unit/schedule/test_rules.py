@@ -172,6 +172,17 @@ def test_reductions_of_symbolic_size() -> None:
         rows_scheduled(f, (2, 3, 37), (3, 2, 5), (1, 1, 1), (2, 0, 3))
 
 
+@pytest.mark.parametrize(("terms", "rule"), [(256, "rows"), (20, "contraction")])
+def test_rows_by_one_column_are_added_along_the_rows(terms: int, rule: str) -> None:
+    k = te.reduce_axis("k", terms)
+    x, w = te.placeholder((5, terms), F32, "x"), te.placeholder((terms, 1), F32, "w")
+    y = te.compute((5, 1), lambda i, j: te.sum_over([k], x[i, k] * w[k, j]), name="y")
+    f = from_te("product", [x, w], [te.compute((5, 1), lambda i, j: te.maximum(y[i, j], 0.0), name="z")])
+    s = schedule(f, TARGET)
+    assert s.rule == rule
+    hold_law(f, s, ())
+
+
 def pool(n: Int | int, c: Int | int, *, channels_last: bool, mean: bool) -> LoopFunction:
     shape = (n, 6, 6, c) if channels_last else (n, c, 6, 18)
     x = te.placeholder(shape, F32, "x")

@@ -44,7 +44,7 @@ from typing import TypeGuard
 
 from inlay.analysis.register_tiles import heights, most_rows, panel_width
 from inlay.arith.dtype import DType
-from inlay.arith.expr import FloorDiv, Int, Mod, Sym, coefficient, from_atom, lit, symbols, to_int
+from inlay.arith.expr import FloorDiv, Int, Sym, coefficient, from_atom, lit, symbols, to_int
 from inlay.loop.buffer import Scope
 from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
@@ -74,6 +74,9 @@ from inlay.schedule.rules.groups import (
     columns_of,
     dot_kind,
     group_of,
+    is_contiguous,
+    is_product,
+    multiplies_vectors,
     packed_panel,
     sums_dots,
     symbols_in,
@@ -146,6 +149,8 @@ def _contractions(s: Schedule, target: Target, *, plain: bool) -> None:
     for block in reductions:
         if why := _no_contraction(s, block):
             raise illegal("class", f"found '{block}', {why}, needed a sum of products along columns")
+    if reductions == [blocks[0]] and multiplies_vectors(s.block(blocks[0]), target):
+        raise illegal("class", f"found '{blocks[0]}', which multiplies rows with one column, needed columns")
     only = reductions[0] if len(reductions) == 1 and not plain else ""
     if only and _has_lines_of_rows(s.block(only)) and stages(s, only) is None:
         # Rows of all lines are one line: few tiles are smaller than they could be.
@@ -334,24 +339,17 @@ def _plan(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = 
     before = [*outermost, *before]
     registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
     rows = None if row is None else spatial[row].extent
-    is_alone = _is_product(b) and mixes and few and packs is None and not before and not has_lines
+    is_alone = is_product(b) and mixes and few and packs is None and not before and not has_lines
     at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
     line = rows if at_once is None else lit(at_once)
     tiles = () if line is None else row_tiles(target, dtype, panel, line, registers)
     return _Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
 
 
-def _is_product(b: Block) -> bool:
-    """Whether a block sums floats over one axis, as products of matrices and convolutions of 1 x 1 do."""
-    return (
-        written(b).dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
-    )
-
-
 def _has_lines_of_rows(b: Block) -> bool:
     """Whether the rows of a product are on several axes that are known."""
     lines = [i for i in b.iters if i.kind is IterKind.SPATIAL][:-1]
-    return _is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
+    return is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
 
 
 def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
@@ -553,7 +551,7 @@ def _no_contraction(s: Schedule, block: str) -> str:
     group = group_of(b)
     for load in found:
         indices = columns_of(load, group)
-        if not (_is_contiguous(indices, column) or _by_groups(indices, column)):
+        if not (is_contiguous(indices, column) or _by_groups(indices, column)):
             return f"which reads '{load.buffer.name}' across the last axis of the result"
     return "" if found else "no operand of which has the last axis of the result"
 
@@ -568,16 +566,6 @@ def _by_groups(indices: Sequence[Int], column: Sym) -> bool:
         for a in atoms
         if column in symbols(from_atom(a))
     )
-
-
-def _is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
-    """Whether an axis occurs as the last index, or as the last index of whole panels."""
-    last = indices[-1]
-    atom = last.atom
-    if isinstance(atom, Mod) and atom.numerator == to_int(column):
-        return True
-    outside = column in symbols_in(indices[:-1])
-    return not outside and coefficient(last, column) == 1
 
 
 def _attempt(simplify: Callable[[Schedule, str], None], s: Schedule, block: str) -> None:

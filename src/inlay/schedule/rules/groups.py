@@ -21,6 +21,9 @@ from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.tensorize import tensorize
 from inlay.schedule.state import Illegal, Schedule
 
+LONG_ROW = 4
+"""Vectors in rows that are worth adding up by vectors."""
+
 
 def group_of(b: Block) -> BlockIter | None:
     """Return the part of the sum whose terms panels of packed weights have behind their columns."""
@@ -120,3 +123,43 @@ def written(b: Block) -> Buffer:
 def symbols_in(indices: Sequence[Int]) -> set[Sym]:
     """Return the symbols in some integers."""
     return {x for e in indices for x in symbols(e)}
+
+
+def is_product(b: Block) -> bool:
+    """Whether a block sums floats over one axis, as products of matrices and convolutions of 1 x 1 do."""
+    return (
+        written(b).dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
+    )
+
+
+def is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
+    """Whether an axis occurs as the last index, or as the last index of whole panels."""
+    last = indices[-1]
+    atom = last.atom
+    if isinstance(atom, Mod) and atom.numerator == to_int(column):
+        return True
+    outside = column in symbols_in(indices[:-1])
+    return not outside and coefficient(last, column) == 1
+
+
+def multiplies_vectors(b: Block, target: Target) -> bool:
+    """Whether results are sums along two rows, long enough to be added by vectors.
+
+    Columns would be one lane of a tile: 512 rows of 512 elements by a vector take four times as long.
+    """
+    spatial, terms = ([i for i in b.iters if i.kind is kind] for kind in (IterKind.SPATIAL, IterKind.REDUCE))
+    if not is_product(b) or spatial[-1].extent != 1 or b.predicate is not None or len(terms) != 1:
+        return False
+    lanes = target.lanes(written(b).dtype.itemsize)
+    if (terms[0].extent.value or LONG_ROW * lanes) < LONG_ROW * lanes:
+        return False
+    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    return len(factors) == 2 and all(is_contiguous(_wide(x), terms[0].sym) for x in factors)
+
+
+def _wide(x: Load) -> tuple[Int, ...]:
+    """Return the indices of a load without last axes of one element."""
+    indices = list(x.indices)
+    while len(indices) > 1 and x.buffer.shape[len(indices) - 1] == 1:
+        indices.pop()
+    return tuple(indices)
