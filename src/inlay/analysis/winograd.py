@@ -49,6 +49,8 @@ def float_lines(
 ) -> int | None:
     """Return how many lines of tiles make a block of floats; None where the plain sums are faster.
 
+    An open number of images may be one: where its parts would load weights too often, it is one block.
+
     Args:
         rows, columns: of the result.
         c, oc: channels of the input and of the result.
@@ -56,6 +58,16 @@ def float_lines(
         l2_bytes: size of the second cache.
         cache_bytes: size of the last cache; 0 where there is none.
     """
+    found = _lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes, cache_bytes=cache_bytes)
+    if found is not None or images is not None:
+        return found
+    alone = _lines(rows, columns, c, oc, images=1, l2_bytes=l2_bytes, cache_bytes=cache_bytes)
+    return alone if alone == -(-rows // _TILE) else None
+
+
+def _lines(
+    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
+) -> int | None:
     high, wide = -(-rows // _TILE), -(-columns // _TILE)
     is_far = 4 * _TRANSFORMED * c * oc > l2_bytes
     least = -(-(FAR_TILES if is_far else NEAR_TILES) // wide)

@@ -65,6 +65,7 @@ def test_blocks_are_small_but_an_image_of_few_lines_is_one():
     assert lines(14, 256) == 7
     assert lines(14, 256, images=8) == 7
     assert lines(14, 128, images=None) == 2
+    assert lines(14, 256, images=None) == 7, "parts of an image would load far weights too often"
 
 
 def test_weights_that_are_far_have_to_pay_for_being_more():

@@ -86,7 +86,9 @@ def stages(s: Schedule, product: str) -> Stages | None:
     extents = [i.extent.value for i in spatial[:count]]
     axes = [i for i in range(count) if extents[i] != 1]
     axes.sort(key=lambda i: (extents[i] or 0) < FEWEST_BLOCKS)
-    if not axes or ((extents[axes[0]] or 0) < FEWEST_BLOCKS and None not in extents):
+    # An open number of images may be one, which is no block for each thread.
+    known = [n for i in axes if (n := extents[i]) is not None]
+    if not known or (known[0] < FEWEST_BLOCKS and None not in extents):
         return None
     temporaries = (*(written(s.block(name)).name for name in makers), written(b).name)
     return Stages(makers, product, readers[0], temporaries, tuple(axes))
