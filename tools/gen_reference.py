@@ -256,6 +256,7 @@ it.
   * banks that two units must not share: a `Memory` each;
   * operands of several units, as 16 rows of a block of weights: a `Memory` whose unit is the block;
   * a step that is always one, without a field for it: a field, which the driver may hold to 1;
+  * tables that data is an index of (a sigmoid): they stay with the host;
   * weights that are compressed, or in an order of the device's own: calls, whose C function packs them when
     it first sees them.
 * **A library** has the function that `Stream` names, of this form, which returns 0 or the number of a

@@ -103,7 +103,18 @@ class Elements:
         self._tensor = te.Tensor(buffer)
 
     def __getitem__(self, at: Int | int | tuple[Int | int, ...]) -> ScalarValue:
-        """Return an element."""
+        """Return an element.
+
+        Raises:
+            CompileError: `accel.declaration` for a place that data says.
+        """
+        indices: tuple[object, ...] = at if isinstance(at, tuple) else (at,)
+        if any(isinstance(x, ScalarValue) for x in indices):
+            raise error(
+                "accel.declaration",
+                f"found an index of '{self._name}' that is an element of data, needed one over the indices of "
+                "`nest`: no instruction reads a table, which stays with the host",
+            )
         return self._tensor[at]
 
     def __setitem__(self, at: Int | int | tuple[Int | int, ...], value: ValueLike) -> None:

@@ -41,6 +41,11 @@ def test_what_the_class_leaves_out_is_found(tmp_path) -> None:
         assert message in found.failure
 
 
+def test_an_index_that_data_says_is_refused(tmp_path) -> None:
+    (found,) = failures(tmp_path, "b[c])", "b[i32(w[c, 0, 0, 0])])")
+    assert "found an index of 'b' that is an element of data" in found.failure
+
+
 def test_a_stream_whose_operands_are_outside_says_what_to_write(tmp_path) -> None:
     given = SOURCE.replace("    drivers", "    emit = Stream('run', end=Word(8, 'op:8')(op=1))\n    drivers")
     given = given.replace("requantize,\n", "requantize, Stream, Word,\n", 1).replace("call(", "self.call(")
