@@ -112,7 +112,7 @@ class Elements:
         if any(isinstance(x, ScalarValue) for x in indices):
             raise error(
                 "accel.declaration",
-                f"found an index of '{self._name}' that is an element of data, needed one over the indices of "
+                f"found an index of '{self._name}' that is an element of data, needed one over those of "
                 "`nest`: no instruction reads a table, which stays with the host",
             )
         return self._tensor[at]
