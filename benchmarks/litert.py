@@ -1,7 +1,9 @@
 """TFLite models against the LiteRT interpreter.
 
-    python benchmarks/litert.py FILE.tflite... [--json] [--threads N] [--seconds S]
+    python benchmarks/litert.py FILE.tflite... [--json] [--threads N] [--seconds S] [--fixed]
 
+The interpreter is made ready for the sizes that it runs with. A model whose batch is open is compiled for any
+batch; with `--fixed`, for one, as the interpreter is.
 Inputs are drawn at random. Outputs are compared before anything is timed: `steps` is the largest
 difference of an integer output, in steps; the interpreter's kernels round otherwise than the reference
 kernels, whose results ours are. What a model keeps goes from run to run on both sides, and the first runs
@@ -47,14 +49,23 @@ def drawn(detail: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
     return rng.integers(info.min, int(info.max) + 1, shape).astype(dtype)
 
 
-def measured(path: Path, threads: int, seconds: float) -> Row:
+def compiled(path: Path, threads: int, *, is_fixed: bool) -> inlay.Executable:
+    """Compile a model; open dims as 1 where they are to be fixed."""
+    executable = inlay.compile(path, threads=threads)
+    open_dims = {d for spec in executable.inputs for d in map(str, spec.shape) if not d.isdigit()}
+    if not is_fixed or not open_dims:
+        return executable
+    return inlay.compile(path, threads=threads, dims=tuple(f"{d}=1" for d in sorted(open_dims)))
+
+
+def measured(path: Path, threads: int, seconds: float, *, is_fixed: bool) -> Row:
     """Compare outputs, then time both."""
     theirs = Interpreter(str(path), num_threads=threads)
     theirs.allocate_tensors()
     inputs, outputs = theirs.get_input_details(), theirs.get_output_details()
     rng = np.random.default_rng(1)
     values = [drawn(d, rng) for d in inputs]
-    executable = inlay.compile(path, threads=threads)
+    executable = compiled(path, threads, is_fixed=is_fixed)
     session = executable.session() if executable.state else None
     names = [s.name for s in executable.inputs if s.name not in executable.state]
     kept = set(executable.state.values())
@@ -99,11 +110,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5.0, help="for each model")
+    parser.add_argument("--fixed", action="store_true", help="compile for a batch of one where it is open")
     given = parser.parse_args()
     if not given.json:
         print(f"{'model':24} {'ours us':>9} {'litert us':>9} {'litert/ours':>11} {'steps':>6}")
     for path in given.files:
-        row = measured(path, given.threads, given.seconds)
+        row = measured(path, given.threads, given.seconds, is_fixed=given.fixed)
         if given.json:
             print(json.dumps({"benchmark": "litert", **asdict(row)}), flush=True)
         else:
