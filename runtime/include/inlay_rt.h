@@ -205,6 +205,7 @@ typedef struct inlay_host {
 
 typedef struct inlay_module inlay_module_t;
 typedef struct inlay_activation inlay_activation_t;
+typedef struct inlay_batcher inlay_batcher_t;
 
 /* ------------------------------------------------------------------------------- containers */
 
@@ -257,7 +258,15 @@ typedef struct inlay_config {
     uint32_t races;        /* whether accesses are compared: two that do not follow each other, or a
                               kernel that writes what it is said to read, end the call (INLAY_RACE) */
     uint32_t checks;       /* whether launches hold tensors against what code may touch */
+    inlay_batcher_t *batcher; /* of activations whose calls run kernels together; NULL for none */
 } inlay_config_t;
+
+/* What activations of a module share whose calls run kernels of the same weights together; NULL where the
+ * module has no such kernels or the host no threads. Only calls in parallel mode do, and none with callbacks
+ * or under the race detector. It is destroyed behind all of them. */
+inlay_status_t inlay_batcher_create(const inlay_module_t *module, const inlay_host_t *host,
+                                    inlay_batcher_t **batcher);
+void inlay_batcher_destroy(inlay_batcher_t *batcher);
 
 inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay_host_t *host,
                                        const inlay_config_t *config,

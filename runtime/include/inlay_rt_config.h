@@ -72,6 +72,11 @@
 #define INLAY_MOST_GATHERED 4096
 #endif
 
+/* How long calls wait at most for others under way, to run kernels together. */
+#ifndef INLAY_BATCH_WAIT_NS
+#define INLAY_BATCH_WAIT_NS 5000000
+#endif
+
 /* Copies of at most so many bytes are made by the issuing thread where nothing is pending. */
 #ifndef INLAY_COPY_BYTES
 #define INLAY_COPY_BYTES ((size_t)64 << 10)

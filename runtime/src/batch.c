@@ -1,10 +1,4 @@
-/* Batches: several ready commands of one kernel that run as one.
- *
- * A kernel may name another that does the work of many of its calls (inlay_kernel_t.batch). Commands
- * of such kernels are not run when they become ready; they gather, by kernel, until the issuer has to
- * wait and nothing else is ready. Then the kernel with most of them is run, once for all that have
- * equal integers and were given the same bytes at the shared ports. Commands that are ready at the same
- * time do not depend on each other, and each gets the bits that it would get alone.
+/* Batches: several ready commands of one kernel that run as one. See gather.c for which.
  *
  * The tensors of a batch are copied one behind the other unless they happen to lie so. */
 #include "shared.h"
@@ -12,79 +6,6 @@
 #include <string.h>
 
 #define STAGING_ALIGN 64
-
-void inlay_batch_add(inlay_activation_t *m, inlay_command_t *c)
-{
-    inlay_gathered_t *gathered = &m->shared->gathered[c->index];
-    c->next = NULL;
-    if (gathered->last) gathered->last->next = c;
-    else gathered->first = c;
-    gathered->last = c;
-    gathered->count++;
-    m->shared->n_gathered++;
-}
-
-/* Whether two calls of a kernel may be in one batch. */
-static int is_alike(const inlay_command_t *a, const inlay_command_t *b)
-{
-    const inlay_kernel_t *kernel = a->kernel;
-    uint32_t i;
-    if (b->is_dropped) return 0;
-    for (i = 0; i < kernel->n_ints; i++)
-        if (a->ints[i] != b->ints[i]) return 0;
-    for (i = 0; i < kernel->n_shared; i++)
-        if (a->buffers[kernel->shared[i]] != b->buffers[kernel->shared[i]]) return 0;
-    return 1;
-}
-
-/* How many of those gathered with the first may run with it, at most INLAY_MOST_BATCHED; of many, a
- * multiple of the step. */
-static uint32_t count_alike(const inlay_command_t *first)
-{
-    const inlay_command_t *c;
-    uint32_t n = 1;
-    if (first->is_dropped) return 1;
-    for (c = first->next; c && n < INLAY_MOST_BATCHED; c = c->next) n += (uint32_t)is_alike(first, c);
-    return n > INLAY_BATCH_STEP ? n - n % INLAY_BATCH_STEP : n;
-}
-
-inlay_command_t *inlay_batch_take(inlay_activation_t *m)
-{
-    inlay_shared_t *shared = m->shared;
-    inlay_gathered_t *best = NULL;
-    inlay_command_t *first, *last, *c, *left = NULL, *end = NULL;
-    uint32_t i, n = 1, most;
-    if (!shared->n_gathered) return NULL;
-    for (i = 0; i < m->module->n_kernels; i++)
-        if (!best || shared->gathered[i].count > best->count) best = &shared->gathered[i];
-    first = last = best->first;
-    most = count_alike(first);
-    c = first->next;
-    first->mates = NULL;
-    while (c) {
-        inlay_command_t *next = c->next;
-        if (n < most && is_alike(first, c)) {
-            c->state = COMMAND_RUNNING;
-            c->mates = NULL;
-            last->mates = c;
-            last = c;
-            n++;
-        } else {
-            c->next = NULL;
-            if (end) end->next = c;
-            else left = c;
-            end = c;
-        }
-        c = next;
-    }
-    best->first = left;
-    best->last = end;
-    best->count -= n;
-    shared->n_gathered -= n;
-    return first;
-}
-
-/* ---------------------------------------------------------------------------------- running */
 
 typedef struct staging {
     uint8_t *at; /* NULL while only counting */
@@ -171,19 +92,33 @@ static int measure(const inlay_activation_t *m, const inlay_command_t *first, in
     return 1;
 }
 
+/* Take and leave the lock of what is shared by all that gather with a call. */
+static void lock(const inlay_activation_t *m)
+{
+    if (inlay_batcher_is_common(m)) m->host->threads->lock(m->host->user, m->shared->batcher->lock);
+    else inlay_lock(m);
+}
+
+static void unlock(const inlay_activation_t *m)
+{
+    if (inlay_batcher_is_common(m)) m->host->threads->unlock(m->host->user, m->shared->batcher->lock);
+    else inlay_unlock(m);
+}
+
 /* Memory for a batch: what an earlier one left, if it is large enough. Fresh pages cost more than the
  * copies into them. */
 static uint8_t *take_memory(inlay_activation_t *m, size_t *bytes)
 {
+    inlay_batcher_t *batcher = m->shared->batcher;
     uint8_t *memory = NULL, *small = NULL;
     size_t found = 0;
-    inlay_lock(m);
-    if (m->shared->staging_bytes >= *bytes) memory = m->shared->staging;
-    else small = m->shared->staging;
-    found = m->shared->staging_bytes;
-    m->shared->staging = NULL;
-    m->shared->staging_bytes = 0;
-    inlay_unlock(m);
+    lock(m);
+    if (batcher->staging_bytes >= *bytes) memory = batcher->staging;
+    else small = batcher->staging;
+    found = batcher->staging_bytes;
+    batcher->staging = NULL;
+    batcher->staging_bytes = 0;
+    unlock(m);
     if (memory) {
         *bytes = found;
         return memory;
@@ -195,19 +130,20 @@ static uint8_t *take_memory(inlay_activation_t *m, size_t *bytes)
 /* Keep the memory for the next batch, unless a larger one is there. */
 static void give_memory(inlay_activation_t *m, uint8_t *memory, size_t bytes)
 {
+    inlay_batcher_t *batcher = m->shared->batcher;
     uint8_t *other;
     size_t other_bytes;
-    inlay_lock(m);
-    other = m->shared->staging;
-    other_bytes = m->shared->staging_bytes;
+    lock(m);
+    other = batcher->staging;
+    other_bytes = batcher->staging_bytes;
     if (bytes > other_bytes) {
-        m->shared->staging = memory;
-        m->shared->staging_bytes = bytes;
+        batcher->staging = memory;
+        batcher->staging_bytes = bytes;
     } else {
         other = memory;
         other_bytes = bytes;
     }
-    inlay_unlock(m);
+    unlock(m);
     if (other) m->host->release(m->host->user, other, other_bytes, STAGING_ALIGN);
 }
 

@@ -88,6 +88,7 @@ struct inlay_command {
     int64_t *answers;
     size_t *sizes;                    /* bytes of each tensor */
     inlay_command_t *mates;           /* others that run as one with this */
+    uint32_t turn;                    /* of the batcher, when it was gathered */
     struct inlay_activation *activation;
     int64_t begun;                    /* when host.start was asked, for the trace */
     int64_t times[2];                 /* when a device began and ended; 0 where it does not say */

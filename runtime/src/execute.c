@@ -13,7 +13,7 @@ static void keep_status(inlay_activation_t *m, inlay_command_t *c, inlay_status_
     if (c->error) *c->error = *error;
 }
 
-static void execute_one(inlay_activation_t *m, inlay_command_t *c)
+void inlay_execute_one(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_error_t error;
     error.depth = 0;
@@ -102,7 +102,7 @@ static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
     if (c->kernel && c->kernel->body == INLAY_BODY_CALLBACK && inlay_execute_starts(m))
         return start(m, c);
     if (inlay_ready_ends_itself(m, c)) return start_on_device(m, c);
-    for (; c; c = c->mates) execute_one(m, c);
+    for (; c; c = c->mates) inlay_execute_one(m, c);
     return 1;
 }
 
@@ -127,7 +127,7 @@ void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept
     int is_dropped = (int)c->is_dropped, has_ended;
     c->state = COMMAND_RUNNING;
     c->is_beside = m->shared->n_running++ > 0;
-    if (inlay_ready_any(m) || (m->shared->is_waiting && m->shared->n_gathered)) inlay_help_call(m);
+    if (inlay_ready_any(m) || (m->shared->is_waiting && m->shared->alone.n_gathered)) inlay_help_call(m);
     inlay_unlock(m);
     has_ended = execute(m, c, is_dropped);
     inlay_lock(m);

@@ -3,7 +3,7 @@
  * Each task has a *place* in a list; number of issue orders what is of one place. When a task
  * overtakes another, it goes on in a new place behind that one's. What is behind a failure is dropped,
  * what is before it is finished and may fail in its stead, so that a call fails alike in all modes. */
-#include "machine.h"
+#include "shared.h"
 
 int inlay_order_is_before(const inlay_place_t *a, const inlay_place_t *b)
 {
@@ -51,6 +51,7 @@ void inlay_order_drop(inlay_activation_t *m, int all)
     for (c = issuer->oldest; c; c = c->newer)
         if (all || is_before(issuer->failure.place, issuer->failure.number, c->place, c->number))
             c->is_dropped = 1;
+    inlay_gather_drop(m);
     inlay_unlock(m);
 }
 

@@ -2,6 +2,14 @@
  * all that is in flight. It remains the issuer, and does what there is to do meanwhile. */
 #include "shared.h"
 
+/* Of what gathers for this call alone. */
+static inlay_command_t *take_alone(inlay_activation_t *m)
+{
+    inlay_command_t *first = inlay_gather_take(&m->shared->alone), *c;
+    for (c = first; c; c = c->mates) c->state = COMMAND_RUNNING;
+    return first;
+}
+
 inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller)
 {
     inlay_shared_t *shared = m->shared;
@@ -11,11 +19,11 @@ inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller)
         c = inlay_queue_pop(&shared->starts);
         if (!c && is_caller) c = inlay_queue_pop(&shared->own);
         if (!c) c = inlay_queue_pop(&shared->ready);
-        return c || !shared->is_waiting ? c : inlay_batch_take(m);
+        return c || !shared->is_waiting ? c : take_alone(m);
     }
     while ((c = inlay_queue_pop(&shared->own))) inlay_queue_push(&shared->ready, c);
     for (c = shared->ready.first; c; c = c->next) n++;
-    if (!n) return inlay_batch_take(m);
+    if (!n) return take_alone(m);
     chosen = inlay_order_random(m) % n;
     for (c = shared->ready.first; chosen; chosen--, previous = c, c = c->next) continue;
     if (previous) previous->next = c->next;
@@ -28,8 +36,33 @@ void inlay_progress_wait(inlay_activation_t *m)
 {
     int64_t begin = inlay_trace_now(m);
     if (!m->lock) return;
-    m->host->threads->wait(m->host->user, m->lock, INLAY_WAIT_NS);
+    m->host->threads->wait(m->host->user, m->lock, inlay_batcher_patience(m));
     inlay_trace_wait(m, begin);
+}
+
+int inlay_progress_batch(inlay_activation_t *m)
+{
+    inlay_visits_t visits;
+    inlay_command_t *first;
+    uint32_t i, own = 0;
+    if (!inlay_batcher_settle(m, 0)) return 0;
+    inlay_unlock(m);
+    first = inlay_batcher_take(m->shared->batcher, &visits);
+    if (first) inlay_batcher_run(first);
+    for (i = 0; first && i < visits.n; i++) {
+        inlay_activation_t *other = visits.at[i];
+        if (other == m) {
+            own++;
+            continue;
+        }
+        inlay_lock(other);
+        inlay_help_leave(other);
+        inlay_batcher_settle(other, 1);
+        inlay_unlock(other);
+    }
+    inlay_lock(m);
+    if (own) inlay_batcher_settle(m, own);
+    return 1;
 }
 
 /* Of the issuer: retire what is done, or run something, or else wait for so many ends (0: for none).
@@ -52,7 +85,8 @@ static int advance(inlay_activation_t *m, uint32_t ends)
         inlay_ready_give_up(m, &kept);
     } else if (!done && issuer->in_flight && ends) {
         shared->issuer_waits = ends;
-        inlay_progress_wait(m);
+        runs = inlay_progress_batch(m);
+        if (!runs) inlay_progress_wait(m);
         shared->issuer_waits = shared->is_due = 0;
     }
     issuer->keeps_one = (uint32_t)inlay_ready_any(m);

@@ -7,7 +7,7 @@ void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
     c->state = COMMAND_READY;
     if (inlay_ready_ends_itself(m, c)) inlay_queue_push(&m->shared->starts, c);
     else if (c->on_caller) inlay_queue_push(&m->shared->own, c);
-    else if (inlay_gathers(c->kernel)) inlay_batch_add(m, c);
+    else if (inlay_gathers(c->kernel) && !c->is_dropped) inlay_gather_add(m, c);
     else inlay_queue_push(&m->shared->ready, c);
 }
 

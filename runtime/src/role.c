@@ -9,7 +9,9 @@
  *
  * A worker leaves when there is no step to take. The thread of the call waits, until the call is over.
  * An issuer that has to wait in the middle of an instruction (for room, or for all that is in flight)
- * remains it, and takes steps of its own in `inlay_progress`. */
+ * remains it, and takes steps of its own in `inlay_progress`.
+ *
+ * Where calls share a batcher, a thread with no step to take looks for a batch of them (batcher.c). */
 #include "shared.h"
 
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
@@ -67,7 +69,60 @@ void inlay_role_work(inlay_job_t *job)
     inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
     inlay_lock(m);
     while (step(m, 0, &kept)) continue;
+    if (inlay_batcher_settle(m, 0))
+        m->host->threads->offer(m->host->user, &m->shared->batcher->job);
     inlay_unlock(m);
+}
+
+/* Without locks: go on with a call that was visited. */
+static void visit(inlay_activation_t *m)
+{
+    inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
+    inlay_lock(m);
+    while (step(m, 0, &kept)) continue;
+    inlay_batcher_settle(m, 1);
+    inlay_unlock(m);
+}
+
+/* Without locks: run a batch, and go on with its calls but those of `own`, which are
+ * counted. Workers may take of them meanwhile. 0 where there is none to run. */
+static int run_batch(inlay_batcher_t *batcher, const inlay_activation_t *own, uint32_t *n_own)
+{
+    const inlay_threads_t *threads = batcher->host->threads;
+    inlay_visits_t visits;
+    inlay_command_t *first = inlay_batcher_take(batcher, &visits);
+    uint32_t i;
+    *n_own = 0;
+    if (!first) return 0;
+    inlay_batcher_run(first);
+    for (i = 1; i < visits.n; i++)
+        if (visits.at[i] != own && visits.at[i]->config.parts > 1)
+            threads->offer(batcher->host->user, &visits.at[i]->shared->job);
+    for (i = 0; i < visits.n; i++) {
+        if (visits.at[i] == own) ++*n_own;
+        else visit(visits.at[i]);
+    }
+    return 1;
+}
+
+void inlay_role_batch(inlay_job_t *job)
+{
+    inlay_batcher_t *batcher = (inlay_batcher_t *)(void *)job; /* its first field */
+    uint32_t unused;
+    while (run_batch(batcher, NULL, &unused)) continue;
+}
+
+/* With the lock taken, and given up meanwhile: a thread of a call that has nothing to do for it runs a
+ * batch of several calls; 0 where it found none. */
+static int batch(inlay_activation_t *m)
+{
+    uint32_t own;
+    if (!inlay_batcher_settle(m, 0)) return 0;
+    inlay_unlock(m);
+    run_batch(m->shared->batcher, m, &own);
+    inlay_lock(m);
+    if (own) inlay_batcher_settle(m, own);
+    return 1;
 }
 
 inlay_status_t inlay_role_run(inlay_activation_t *m)
@@ -83,7 +138,7 @@ inlay_status_t inlay_role_run(inlay_activation_t *m)
             m->outcome = inlay_give_up(m, shared->asked);
             break;
         }
-        if (!step(m, 1, &kept)) {
+        if (!step(m, 1, &kept) && !batch(m)) {
             shared->caller_waits = 1;
             inlay_progress_wait(m);
             shared->caller_waits = 0;

@@ -27,16 +27,19 @@ static int is_alone(const inlay_activation_t *m)
     return 1;
 }
 
+/* Whether commands may gather with those of other activations: any thread may issue for this one then. */
+static int shares_batches(const inlay_activation_t *m)
+{
+    return m->config.batcher && m->lock && !m->is_tied && !m->config.races;
+}
+
 /* Lists for what gathers, where any kernel has a batch; 0 without memory. */
 static int open_batches(inlay_activation_t *m)
 {
-    inlay_shared_t *shared = m->shared;
-    size_t bytes = m->module->n_kernels * sizeof *shared->gathered;
-    if (m->config.mode == INLAY_SEQUENTIAL || !m->module->has_batches) return 1;
-    shared->gathered = m->host->allocate(m->host->user, bytes, 64);
-    if (!shared->gathered) return 0;
-    memset(shared->gathered, 0, bytes);
-    return 1;
+    m->shared->batcher = shares_batches(m) ? m->config.batcher : &m->shared->alone;
+    m->shared->alone.host = m->host;
+    if (m->config.mode == INLAY_SEQUENTIAL || !m->module->has_batches || shares_batches(m)) return 1;
+    return inlay_gather_open(&m->shared->alone, m->host, m->module->n_kernels);
 }
 
 inlay_status_t inlay_scheduler_open(inlay_activation_t *m)
@@ -66,10 +69,7 @@ void inlay_scheduler_close(inlay_activation_t *m)
     inlay_choice_close(m);
     inlay_items_close(m);
     inlay_race_close(m);
-    if (shared->staging) m->host->release(m->host->user, shared->staging, shared->staging_bytes, 64);
-    if (shared->gathered)
-        m->host->release(m->host->user, shared->gathered,
-                         m->module->n_kernels * sizeof *shared->gathered, 64);
+    if (shared->alone.host) inlay_gather_close(&shared->alone);
     if (m->lock) m->host->threads->close(m->host->user, m->lock);
     m->host->release(m->host->user, shared, sizeof *shared, 64);
 }
@@ -90,6 +90,7 @@ void inlay_scheduler_begin(inlay_activation_t *m)
     issuer->place = &issuer->first;
     issuer->random = m->config.seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
     if (!issuer->random) issuer->random = 1;
+    if (!issuer->is_sequential) inlay_batcher_join(m);
 }
 
 inlay_status_t inlay_scheduler_end(inlay_activation_t *m, inlay_status_t status)
@@ -112,6 +113,7 @@ inlay_status_t inlay_scheduler_end(inlay_activation_t *m, inlay_status_t status)
         inlay_order_drop(m, 1);
     }
     m->error = error;
+    inlay_batcher_leave(m);
     if (m->lock) m->host->threads->withdraw(m->host->user, &shared->job);
     inlay_race_reset(m);
 #if INLAY_RACES
@@ -125,4 +127,35 @@ inlay_status_t inlay_scheduler_end(inlay_activation_t *m, inlay_status_t status)
     *error = issuer->failure.error;
     inlay_order_leave(m, issuer->failure.place);
     return issuer->failure.status;
+}
+
+/* -------------------------------------------------------- what several activations share */
+
+inlay_status_t inlay_batcher_create(const inlay_module_t *module, const inlay_host_t *host,
+                                    inlay_batcher_t **batcher)
+{
+    inlay_batcher_t *made;
+    *batcher = NULL;
+    if (!module->has_batches || !host->threads) return INLAY_OK;
+    made = host->allocate(host->user, sizeof *made, 64);
+    if (!made) return INLAY_OUT_OF_MEMORY;
+    memset(made, 0, sizeof *made);
+    made->job.run = inlay_role_batch;
+    made->host = host;
+    made->lock = host->threads->open(host->user);
+    *batcher = made;
+    if (made->lock && inlay_gather_open(made, host, module->n_kernels)) return INLAY_OK;
+    inlay_batcher_destroy(made);
+    *batcher = NULL;
+    return INLAY_OUT_OF_MEMORY;
+}
+
+void inlay_batcher_destroy(inlay_batcher_t *batcher)
+{
+    const inlay_host_t *host;
+    if (!batcher) return;
+    host = batcher->host;
+    inlay_gather_close(batcher);
+    if (batcher->lock) host->threads->close(host->user, batcher->lock);
+    host->release(host->user, batcher, sizeof *batcher, 64);
 }

@@ -17,7 +17,8 @@
  *   nobody, once issued              kernel, operands, place, number of a command.
  *
  * The lock is held for a few hundred instructions at most, never while a kernel runs or a host is
- * asked. No other lock is taken under it but those of the host's `wake`, `offer` and `event`.
+ * asked. No other lock is taken under it but that of a batcher and those of the host's `wake`, `offer` and
+ * `event`.
  * Functions say "with the lock taken" where they need it; the others must be called without.
  *
  * Files, each of which uses only those below it:
@@ -29,12 +30,15 @@
  *   issue.c      a command is made and submitted
  *   progress.c   what an issuer does that has to wait
  *   retire.c     a command that is done gives back what it held
+ *   batcher.c    batches of several calls
+ *   batch.c      commands that run as one
  *   execute.c    a command that was taken runs, or is started on a device
  *   ready.c      what begins and ends make ready, and who keeps it
  *   help.c       telling other threads
  *   lookahead.c  how far the issuer looks ahead
  *   access.c     which commands in flight conflict
  *   order.c      the order of the program, and the earliest failure in it
+ *   gather.c     which commands run as one
  *   items.c      memory of commands, edges and places
  *
  * See docs/design/0010-futures.md. */

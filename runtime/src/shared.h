@@ -11,13 +11,30 @@ typedef struct inlay_gathered {
     uint32_t count;
 } inlay_gathered_t;
 
+/* Where commands gather: those of one activation, under its lock; or those of all activations that were
+ * given it in their configuration, under a lock of its own, which may be taken with that of one of
+ * them. See batcher.c. */
+struct inlay_batcher {
+    inlay_job_t job;                /* runs a batch; must be found from its address: see role.c */
+    const inlay_host_t *host;
+    void *lock;                     /* of the host; NULL: of one activation */
+    inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
+    uint32_t n_kernels, n_gathered;
+    uint32_t turns;                 /* batches that were taken */
+    uint32_t n_calls, n_still;      /* calls under way; and those whose threads have nothing to do */
+    uint32_t n_leaving;             /* that wait for visitors */
+    int64_t since;                  /* when the last batch was taken or the first call came; ns */
+    uint8_t *staging;               /* memory that a batch left for the next; NULL for none */
+    size_t staging_bytes;
+};
+
 struct inlay_shared {
     inlay_job_t job;                /* must be found from its address: see role.c */
     inlay_activation_t *activation;
     inlay_queue_t starts;           /* ready, and to be started on devices */
     inlay_queue_t ready, own, done; /* ready: for any thread; own: for that of the call */
-    inlay_gathered_t *gathered;     /* one for each kernel; NULL where no kernel has a batch */
-    uint32_t n_gathered, is_waiting; /* is_waiting: batches may be run */
+    inlay_batcher_t alone, *batcher; /* batcher: alone, or that of several activations */
+    uint32_t is_waiting;            /* batches may be run */
     uint32_t n_started;             /* commands that devices have */
     uint32_t n_running;             /* commands that threads run */
     uint32_t is_issuing;            /* some thread has the role */
@@ -25,8 +42,9 @@ struct inlay_shared {
     uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
     uint32_t caller_waits;          /* the thread of the call does, for anything to do */
     int asked;                      /* host.poll said to end the call; asked by its thread */
-    uint8_t *staging;                  /* memory that a batch left for the next; NULL for none */
-    size_t staging_bytes;
+    /* Under the lock of a batcher of several activations: */
+    uint32_t is_joined, is_still;   /* the call counts there; and among those with nothing to do */
+    uint32_t n_visits;              /* batches with commands of this call that threads run, or go on from */
 };
 
 /* --------------------------------------------------------------------------------- queues */
@@ -104,22 +122,61 @@ void inlay_ready_let_go(inlay_activation_t *m, inlay_command_t *c, uint32_t hold
 /* Others may have what a thread kept. */
 void inlay_ready_give_up(inlay_activation_t *m, inlay_kept_t *kept);
 
+/* --------------------------------------------------------------- gather.c: with the lock taken */
+
+static inline int inlay_batcher_is_common(const inlay_activation_t *m)
+{
+    return m->shared->batcher->lock != NULL;
+}
+
+/* Room for what gathers, one list for each kernel; 0 without memory. Then all of it given back. */
+int inlay_gather_open(inlay_batcher_t *batcher, const inlay_host_t *host, uint32_t n_kernels);
+void inlay_gather_close(inlay_batcher_t *batcher);
+/* Add a command of a kernel that has a batch. */
+void inlay_gather_add(inlay_activation_t *m, inlay_command_t *command);
+/* Take the first of those that run next as one, the others in its `mates`; NULL for none. The lock is that
+ * of the batcher. */
+inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher);
+/* Let those of a call that are dropped be ready, where others could gather with them. */
+void inlay_gather_drop(inlay_activation_t *m);
+
 /* ---------------------------------------------------------------------------------- batch.c */
 
-/* With the lock taken: add a command of a kernel that has a batch; take the first of those that run
- * next as one, the others in its `mates`. */
-void inlay_batch_add(inlay_activation_t *m, inlay_command_t *command);
-inlay_command_t *inlay_batch_take(inlay_activation_t *m);
 /* Without the lock: run them all, or answer 0 where they are to be run one by one. */
 int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first);
+
+/* -------------------------------------------------------------------------------- batcher.c */
+
+/* The activations whose commands ran as one, each once or more. */
+typedef struct inlay_visits {
+    inlay_activation_t *at[INLAY_MOST_BATCHED];
+    uint32_t n;
+} inlay_visits_t;
+
+/* A call that shares its batcher begins, and has ended: nobody visits it any more. Without the lock. */
+void inlay_batcher_join(inlay_activation_t *m);
+void inlay_batcher_leave(inlay_activation_t *m);
+/* With the lock taken: a thread has nothing to do for a call, and ends so many visits; whether a batch can
+ * be taken. */
+int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits);
+/* Take what runs next as one of several calls; NULL for none. No lock but that of a call. */
+inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits);
+/* Without locks: run what was taken. Each command is complete then, and its call is to be visited. */
+void inlay_batcher_run(inlay_command_t *first);
+/* With the lock taken: how long a thread of the call may sleep. */
+int64_t inlay_batcher_patience(const inlay_activation_t *m);
 
 /* -------------------------------------------------------------- execute.c: with the lock taken */
 
 /* Run a command that was taken; the lock is given up meanwhile. */
 void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept);
+/* Without the lock: run a command by itself, and keep what it failed with. */
+void inlay_execute_one(inlay_activation_t *m, inlay_command_t *c);
 
 /* ------------------------------------------------------------- progress.c: with the lock taken */
 
+/* With nothing to run, of the issuer: run a batch of several calls; 0 where none can be taken. */
+int inlay_progress_batch(inlay_activation_t *m);
 /* What a thread runs now; NULL for nothing. When replaying, the seed decides. */
 inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller);
 /* Wait until woken. Who waits says so before, in issuer_waits or caller_waits. */
@@ -129,5 +186,7 @@ void inlay_progress_wait(inlay_activation_t *m);
 
 /* A worker has time: it takes steps of the call until there are none. */
 void inlay_role_work(inlay_job_t *job);
+/* A worker has time: it runs batches of several calls, and goes on with these, until none can be taken. */
+void inlay_role_batch(inlay_job_t *job);
 
 #endif

@@ -29,6 +29,7 @@ typedef struct inlay_ext_executable {
     inlay_drivers_t drivers;  /* those that there were when it was loaded */
     inlay_config_t config;
     inlay_module_t *module;
+    inlay_batcher_t *batcher; /* of all activations; NULL where no kernel has a batch */
     PyObject *callbacks;      /* dict: kernel index -> callable */
     PyObject *symbols;        /* dict: name -> address; used while loading */
     PyObject *failure, *result_type;

@@ -343,6 +343,7 @@ static void close_executable(inlay_ext_executable_t *self)
     if (self->process != getpid()) return;
     while (self->n_idle) inlay_activation_destroy(take_idle(self));
     PyMem_Free(self->idle);
+    inlay_batcher_destroy(self->batcher);
     Py_BEGIN_ALLOW_THREADS /* devices end what is in flight */
     inlay_module_close(self->module);
     Py_END_ALLOW_THREADS
@@ -435,6 +436,11 @@ static int open_module(inlay_ext_executable_t *self, int threads, int check_cons
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
                                &self->module, &error);
     Py_END_ALLOW_THREADS
+    if (status == INLAY_OK && inlay_batcher_create(self->module, &self->host, &self->batcher) != INLAY_OK) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->config.batcher = self->batcher;
     if (status == INLAY_OK) return 0;
     if (!PyErr_Occurred()) inlay_ext_raise_failure(self->failure, &error, status);
     return -1;

@@ -1,0 +1,162 @@
+/* What gathers: ready commands of kernels that have a batch, until they run as one.
+ *
+ * A kernel may name another that does the work of many of its calls (inlay_kernel_t.batch). Commands
+ * of such kernels are not run when they become ready; they gather, by kernel, until whoever issues has
+ * to wait and nothing else is ready. Then the kernel with most of them is run, once for all that have
+ * equal integers and were given the same bytes at the shared ports; what has been passed over too often
+ * goes first. Commands that are ready at the same time do not depend on each other, and each gets the
+ * bits that it would get alone.
+ *
+ * Commands of one activation gather under its lock. Where several share a batcher, theirs gather under its
+ * lock: whoever takes one touches nothing that is under the lock of its activation. */
+#include "shared.h"
+
+#include <string.h>
+
+/* How often the largest batch may go before what gathered earlier, for each kernel. */
+#define PASSED_OVER 2
+
+int inlay_gather_open(inlay_batcher_t *batcher, const inlay_host_t *host, uint32_t n_kernels)
+{
+    size_t bytes = n_kernels * sizeof *batcher->gathered;
+    batcher->host = host;
+    batcher->n_kernels = n_kernels;
+    batcher->gathered = host->allocate(host->user, bytes, 64);
+    if (batcher->gathered) memset(batcher->gathered, 0, bytes);
+    return batcher->gathered != NULL;
+}
+
+void inlay_gather_close(inlay_batcher_t *batcher)
+{
+    const inlay_host_t *host = batcher->host;
+    if (batcher->staging) host->release(host->user, batcher->staging, batcher->staging_bytes, 64);
+    if (batcher->gathered)
+        host->release(host->user, batcher->gathered,
+                      batcher->n_kernels * sizeof *batcher->gathered, 64);
+}
+
+static void lock(const inlay_batcher_t *batcher)
+{
+    if (batcher->lock) batcher->host->threads->lock(batcher->host->user, batcher->lock);
+}
+
+static void unlock(const inlay_batcher_t *batcher)
+{
+    if (batcher->lock) batcher->host->threads->unlock(batcher->host->user, batcher->lock);
+}
+
+void inlay_gather_add(inlay_activation_t *m, inlay_command_t *c)
+{
+    inlay_batcher_t *batcher = m->shared->batcher;
+    inlay_gathered_t *gathered = &batcher->gathered[c->index];
+    c->next = NULL;
+    c->activation = m;
+    lock(batcher);
+    c->turn = batcher->turns;
+    if (gathered->last) gathered->last->next = c;
+    else gathered->first = c;
+    gathered->last = c;
+    gathered->count++;
+    batcher->n_gathered++;
+    unlock(batcher);
+}
+
+/* Whether two calls of a kernel may be in one batch. */
+static int is_alike(const inlay_command_t *a, const inlay_command_t *b)
+{
+    const inlay_kernel_t *kernel = a->kernel;
+    uint32_t i;
+    for (i = 0; i < kernel->n_ints; i++)
+        if (a->ints[i] != b->ints[i]) return 0;
+    for (i = 0; i < kernel->n_shared; i++)
+        if (a->buffers[kernel->shared[i]] != b->buffers[kernel->shared[i]]) return 0;
+    return 1;
+}
+
+/* How many of those gathered with the first may run with it, at most INLAY_MOST_BATCHED; of many, a
+ * multiple of the step. */
+static uint32_t count_alike(const inlay_command_t *first)
+{
+    const inlay_command_t *c;
+    uint32_t n = 1;
+    for (c = first->next; c && n < INLAY_MOST_BATCHED; c = c->next) n += (uint32_t)is_alike(first, c);
+    return n > INLAY_BATCH_STEP ? n - n % INLAY_BATCH_STEP : n;
+}
+
+/* The kernel that runs next: the one with most commands, unless another has been passed over. */
+static inlay_gathered_t *choose(const inlay_batcher_t *batcher)
+{
+    inlay_gathered_t *best = NULL, *oldest = NULL;
+    uint32_t i;
+    for (i = 0; i < batcher->n_kernels; i++) {
+        inlay_gathered_t *found = &batcher->gathered[i];
+        if (!found->count) continue;
+        if (!best || found->count > best->count) best = found;
+        if (!oldest || batcher->turns - found->first->turn > batcher->turns - oldest->first->turn)
+            oldest = found;
+    }
+    if (oldest && batcher->n_calls > 1 &&
+        batcher->turns - oldest->first->turn > PASSED_OVER * batcher->n_kernels)
+        return oldest;
+    return best;
+}
+
+inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher)
+{
+    inlay_gathered_t *best;
+    inlay_command_t *first, *last, *c, *left = NULL, *end = NULL;
+    uint32_t n = 1, most;
+    if (!batcher->n_gathered) return NULL;
+    best = choose(batcher);
+    batcher->turns++;
+    first = last = best->first;
+    most = count_alike(first);
+    c = first->next;
+    first->mates = NULL;
+    while (c) {
+        inlay_command_t *next = c->next;
+        if (n < most && is_alike(first, c)) {
+            c->mates = NULL;
+            last->mates = c;
+            last = c;
+            n++;
+        } else {
+            c->next = NULL;
+            if (end) end->next = c;
+            else left = c;
+            end = c;
+        }
+        c = next;
+    }
+    best->first = left;
+    best->last = end;
+    best->count -= n;
+    batcher->n_gathered -= n;
+    return first;
+}
+
+void inlay_gather_drop(inlay_activation_t *m)
+{
+    inlay_batcher_t *batcher = m->shared->batcher;
+    uint32_t i;
+    if (!batcher->gathered) return;
+    lock(batcher);
+    for (i = 0; i < batcher->n_kernels && batcher->n_gathered; i++) {
+        inlay_gathered_t *gathered = &batcher->gathered[i];
+        inlay_command_t **at = &gathered->first, *last = NULL;
+        while (*at) {
+            inlay_command_t *c = *at;
+            if (c->activation != m || !c->is_dropped) {
+                last = c;
+                at = &c->next;
+                continue;
+            }
+            *at = c->next;
+            gathered->count--;
+            batcher->n_gathered--;
+            inlay_queue_push(&m->shared->ready, c);
+        }
+        gathered->last = last;
+    }
+    unlock(batcher);
+}
