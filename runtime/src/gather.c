@@ -13,8 +13,11 @@
 
 #include <string.h>
 
-/* How often the largest batch may go before what gathered earlier, for each kernel. */
-#define PASSED_OVER 2
+/* How many batches may go before what gathered earlier. */
+#define PASSED_OVER 512
+
+/* So many groups of commands that are alike are looked at, of each kernel. */
+#define MOST_KINDS 16
 
 int inlay_gather_open(inlay_batcher_t *batcher, const inlay_host_t *host, uint32_t n_kernels)
 {
@@ -73,51 +76,76 @@ static int is_alike(const inlay_command_t *a, const inlay_command_t *b)
     return 1;
 }
 
-/* How many of those gathered with the first may run with it, at most INLAY_MOST_BATCHED; of many, a
- * multiple of the step. */
+/* What runs next: its kernel, its first command, and how many are alike. */
+typedef struct choice {
+    inlay_gathered_t *of;
+    inlay_command_t *first;
+    uint32_t count;
+} choice_t;
+
+/* How many from `first` on are alike, at most INLAY_MOST_BATCHED. */
 static uint32_t count_alike(const inlay_command_t *first)
 {
     const inlay_command_t *c;
     uint32_t n = 1;
     for (c = first->next; c && n < INLAY_MOST_BATCHED; c = c->next) n += (uint32_t)is_alike(first, c);
-    return n > INLAY_BATCH_STEP ? n - n % INLAY_BATCH_STEP : n;
+    return n;
 }
 
-/* The kernel that runs next: the one with most commands, unless another has been passed over. */
-static inlay_gathered_t *choose(const inlay_batcher_t *batcher)
+/* Look at the commands of a kernel, for more of them alike than there are in `best`. */
+static void look(inlay_gathered_t *gathered, choice_t *best)
 {
-    inlay_gathered_t *best = NULL, *oldest = NULL;
+    inlay_command_t *seen[MOST_KINDS], *c;
+    uint32_t n_seen = 0, left = gathered->count, n, i;
+    for (c = gathered->first; c && n_seen < MOST_KINDS && left > best->count; c = c->next) {
+        for (i = 0; i < n_seen && !is_alike(seen[i], c); i++) continue;
+        if (i < n_seen) continue;
+        seen[n_seen++] = c;
+        n = count_alike(c);
+        left -= n;
+        if (n <= best->count) continue;
+        best->of = gathered;
+        best->first = c;
+        best->count = n;
+    }
+}
+
+/* The most commands that are alike, unless others have been passed over too often. */
+static choice_t choose(const inlay_batcher_t *batcher)
+{
+    choice_t best = {NULL, NULL, 0};
+    inlay_gathered_t *oldest = NULL;
     uint32_t i;
     for (i = 0; i < batcher->n_kernels; i++) {
         inlay_gathered_t *found = &batcher->gathered[i];
         if (!found->count) continue;
-        if (!best || found->count > best->count) best = found;
+        look(found, &best);
         if (!oldest || batcher->turns - found->first->turn > batcher->turns - oldest->first->turn)
             oldest = found;
     }
-    if (oldest && batcher->n_calls > 1 &&
-        batcher->turns - oldest->first->turn > PASSED_OVER * batcher->n_kernels)
-        return oldest;
+    if (oldest && batcher->n_calls > 1 && batcher->turns - oldest->first->turn > PASSED_OVER) {
+        best.of = oldest;
+        best.first = oldest->first;
+        best.count = count_alike(best.first);
+    }
+    if (best.count > INLAY_BATCH_STEP) best.count -= best.count % INLAY_BATCH_STEP;
     return best;
 }
 
 inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher)
 {
-    inlay_gathered_t *best;
-    inlay_command_t *first, *last, *c, *left = NULL, *end = NULL;
-    uint32_t n = 1, most;
+    inlay_command_t *last = NULL, *c, *left = NULL, *end = NULL;
+    choice_t best;
+    uint32_t n = 0;
     if (!batcher->n_gathered) return NULL;
     best = choose(batcher);
     batcher->turns++;
-    first = last = best->first;
-    most = count_alike(first);
-    c = first->next;
-    first->mates = NULL;
+    c = best.of->first;
     while (c) {
         inlay_command_t *next = c->next;
-        if (n < most && is_alike(first, c)) {
+        if (n < best.count && (c == best.first || (n && is_alike(best.first, c)))) {
             c->mates = NULL;
-            last->mates = c;
+            if (last) last->mates = c;
             last = c;
             n++;
         } else {
@@ -128,11 +156,11 @@ inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher)
         }
         c = next;
     }
-    best->first = left;
-    best->last = end;
-    best->count -= n;
+    best.of->first = left;
+    best.of->last = end;
+    best.of->count -= n;
     batcher->n_gathered -= n;
-    return first;
+    return best.first;
 }
 
 void inlay_gather_drop(inlay_activation_t *m)

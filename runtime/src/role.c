@@ -14,6 +14,13 @@
  * Where calls share a batcher, a thread with no step to take looks for a batch of them (batcher.c). */
 #include "shared.h"
 
+/* Of the issuer, when all tasks have returned: whether it is for any thread to end what is in flight, as
+ * that may gather with commands of other calls. Else the thread of the call does it. */
+static int drains(const inlay_activation_t *m)
+{
+    return inlay_batcher_is_common(m) && m->outcome == INLAY_OK && m->issuer.in_flight;
+}
+
 /* With the lock taken, and given up meanwhile: have the role until all tasks wait. */
 static void issue(inlay_activation_t *m, int is_caller)
 {
@@ -31,7 +38,7 @@ static void issue(inlay_activation_t *m, int is_caller)
         turn = inlay_resume(m);
         inlay_lock(m);
     } while (turn == TURN_WAITS && shared->done.first);
-    if (turn == TURN_OVER) {
+    if (turn == TURN_OVER && !drains(m)) {
         shared->is_over = 1;
     } else {
         shared->is_issuing = 0;

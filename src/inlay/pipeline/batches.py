@@ -6,8 +6,9 @@ product of two matrices, which reads the matrix once. So each kernel whose opera
 formulas gets a second body with a leading axis over calls (`loop.te_batch`); the machine decides
 while running which calls are ready together.
 
-What the calls have in common must be known when the second body is made: it is what every call in
-the program passes as one and the same constant, as weights are.
+What calls may have in common must be known when the second body is made: it is what every call in the
+program passes as a constant, as weights are. Layers that are one kernel pass different ones; the machine
+runs together what was given the same.
 
 A call that may be part of a batch costs one or two microseconds: it is noted, its operands are copied
 together and its results apart. What it saves is to read what it shares by itself, from a cache, at some
@@ -56,8 +57,8 @@ def _note(constants: dict[str, list[Const | None]], name: str, args: tuple[Expr,
     tensors = [a for a in args if isinstance(a.type, TensorType)]
     given = [a if isinstance(a, Const) else None for a in tensors]
     known = constants.setdefault(name, given)
-    for i, (old, new) in enumerate(zip(known, given, strict=True)):
-        if old is not None and (new is None or new.value is not old.value):
+    for i, new in enumerate(given):
+        if new is None:
             known[i] = None
 
 
