@@ -60,11 +60,16 @@ def alone(file: Path) -> Executable:
 def test_requests_share_kernels_and_keep_their_bits(file: Path, threads: int, limit: int) -> None:
     settings = Settings(threads=threads, hand_off_ns=limit, trace=True)
     together, by_itself = load_executable(file, settings=settings), alone(file)
-    given = [inputs(i, 150 + 17 * i) for i in range(16)]
+    given = [inputs(i, 60 + 17 * i) for i in range(8)]
     expected = [by_itself.run(x)["y"] for x in given]
+    company = [together.submit(inputs(0, 10**9)) for _ in range(2)]
     requests = [together.submit(x) for x in given]
     for request, y in zip(requests, expected, strict=True):
         np.testing.assert_array_equal(request.result(60)["y"], y)
+    for request in company:
+        request.cancel()
+        with pytest.raises(InlayError):
+            request.result(60)
     assert any(event.name.endswith(".batch") for event in together.events())
     assert together.live_objects() == 0
 
