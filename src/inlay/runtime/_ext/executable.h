@@ -47,6 +47,8 @@ typedef struct inlay_ext_executable {
 
 /* host.c: fill `host`, whose user is the executable. With the GIL; callbacks take it. */
 void inlay_ext_host(inlay_ext_executable_t *self);
+/* host.c: let activations made from now on run kernels together; 0, or -1 with an exception. */
+int inlay_ext_share_batches(inlay_ext_executable_t *self);
 
 /* lifts() of the module: whether results leave blocks as pages. */
 PyObject *inlay_ext_lifts(PyObject *module, PyObject *unused);

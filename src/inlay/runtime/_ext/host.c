@@ -262,3 +262,13 @@ PyObject *inlay_ext_lifts(PyObject *module, PyObject *unused)
     (void)unused;
     return PyBool_FromLong(inlay_posix_lifts());
 }
+
+int inlay_ext_share_batches(inlay_ext_executable_t *self)
+{
+    if (inlay_batcher_create(self->module, &self->host, &self->batcher) != INLAY_OK) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->config.batcher = self->batcher;
+    return 0;
+}

@@ -436,12 +436,7 @@ static int open_module(inlay_ext_executable_t *self, int threads, int check_cons
     status = inlay_module_open(self->data, self->bytes, self->image, check_constants, &self->host,
                                &self->module, &error);
     Py_END_ALLOW_THREADS
-    if (status == INLAY_OK && inlay_batcher_create(self->module, &self->host, &self->batcher) != INLAY_OK) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    self->config.batcher = self->batcher;
-    if (status == INLAY_OK) return 0;
+    if (status == INLAY_OK) return inlay_ext_share_batches(self);
     if (!PyErr_Occurred()) inlay_ext_raise_failure(self->failure, &error, status);
     return -1;
 }
