@@ -48,6 +48,10 @@ def chosen_settings(
         raise error("option.bad-value", f"found seed={seed!r}, needed an integer of 64 bits")
     if seed is not None and (made.mode if mode is None else mode) != "replay":
         raise error("option.no-effect", "found a seed, which does nothing without mode='replay'")
+    if made.waiting is not None and not _is_integer(made.waiting, 0, 1 << 31):
+        raise error(
+            "option.bad-value", f"found waiting={made.waiting!r}, needed a number of requests or None"
+        )
     return replace(
         made,
         threads=made.threads if threads is None else threads,

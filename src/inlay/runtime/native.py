@@ -73,6 +73,8 @@ class Settings:
         cache_bytes: freed tensor memory that each activation keeps; 0 for the default.
         activations: calls that may run at once; further ones wait. Calls that callbacks make come on
             top, as those that wait for them cannot end before.
+        waiting: requests that may wait to begin, beyond which `submit` refuses more (`run.queue-full`); None
+            for any number.
         hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
             threads; or on one thread in an order that `seed` picks. None: as the program suits, and
@@ -91,6 +93,7 @@ class Settings:
     stack_bytes: int = 0
     cache_bytes: int = 0
     activations: int = 16
+    waiting: int | None = None
     hand_off_ns: int = HAND_OFF_NS
     mode: Mode | None = None
     seed: int = 0

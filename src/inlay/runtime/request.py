@@ -4,19 +4,24 @@
     ...
     outputs = request.result()
 
-A request is a future as those of `concurrent.futures`. Each runs on a thread of the process's own
-(`inlay.runtime.crew`); of an executable as many at a time as it has activations, in the order in which
-they came. Requests that still run when the process ends are given up.
+A request is a future as those of `concurrent.futures`, and may be awaited in `asyncio`. Each runs on a
+thread of the process's own (`inlay.runtime.crew`); of an executable as many at a time as it has
+activations. Those that wait begin by priority, then in turns of the sessions that they belong to, then in
+the order in which they came. Requests that still run when the process ends are given up.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import heapq
+import itertools
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeAlias
@@ -31,7 +36,9 @@ Run: TypeAlias = Callable[..., Outputs]
 
 
 _GRACE_NS = 250_000_000
-"""What a run has to end by itself after its time is over."""
+"""What a run has to end by itself after it was given up."""
+_LATE_NS = 4_000_000
+"""What it has after its time is over: who waits learns soon that it is."""
 _NOT_BEGUN = "the run was given up before it began"
 _NEVER = 1e9
 """Seconds from which on a limit is none: more than thirty years."""
@@ -61,9 +68,13 @@ class Request(Future[Outputs]):
     does not end: that keeps its thread and its memory.
     """
 
-    def __init__(self, work: Callable[[], Outputs], owner: Requests, deadline: int) -> None:
+    def __init__(
+        self, work: Callable[[], Outputs], owner: Requests, deadline: int, priority: int, party: Party
+    ) -> None:
         super().__init__()
         self.is_inside = is_inside()
+        self.priority = priority
+        self.party = party
         self._work = work
         self._owner = owner
         self._flag = bytearray(1)
@@ -110,6 +121,10 @@ class Request(Future[Outputs]):
         except CancelledError:
             raise error("run.cancelled", _NOT_BEGUN) from None
 
+    def __await__(self) -> Generator[Any, None, Outputs]:
+        """Wait in the loop of `asyncio`; a task that is cancelled gives the run up."""
+        return asyncio.wrap_future(self).__await__()
+
     def perform(self) -> None:
         """Run the work on this thread, and keep what comes of it."""
         try:
@@ -145,7 +160,7 @@ class Request(Future[Outputs]):
             self._settle(partial(self.set_exception, error("run.deadline", _NOT_BEGUN)))
         else:  # the runtime looks at the time itself, and says where it was
             self._alarm = PROCESS.clock.at(
-                time.monotonic_ns() + _GRACE_NS,
+                time.monotonic_ns() + _LATE_NS,
                 lambda: self._give_up("run.deadline", "the run did not end in time, and goes on"),
             )
 
@@ -164,59 +179,160 @@ class Request(Future[Outputs]):
             self._alarm.call_off()
 
 
+class Party:
+    """Whose requests run one after the other, and take turns with those of others: a session, or a request.
+
+    Attributes:
+        turn: of its last request that waited or began.
+        waiting: its requests that have not begun, in their order.
+        running: how many of them run: one, and those that a thread inside a call runs itself.
+    """
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.waiting: deque[Request] = deque()
+        self.running = 0
+
+
+class _Queue:
+    """Requests that wait. Of each party the first can begin, if none of it runs.
+
+    Turns make it fair: each request of a party has a turn behind the one before, and behind the last that
+    began, so that many requests of one do not go before the first of another. Cost: logarithmic.
+    """
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.count = 0
+        self._heads: list[tuple[int, int, int, Request]] = []
+        self._numbers = itertools.count()
+        self._turn = 0
+
+    def add(self, request: Request) -> None:
+        """Let a request wait."""
+        request.party.waiting.append(request)
+        self.count += 1
+        if len(request.party.waiting) == 1:
+            self._show(request.party)
+
+    def discard(self, request: Request) -> bool:
+        """Let a request wait no more; return whether it did."""
+        if request not in request.party.waiting:
+            return False
+        was_first = request.party.waiting[0] is request
+        request.party.waiting.remove(request)
+        self.count -= 1
+        if was_first:
+            self._show(request.party)
+        return True
+
+    def pop(self) -> Request | None:
+        """Take the one that begins next; None where none can."""
+        while self._heads:
+            _, turn, _, request = heapq.heappop(self._heads)
+            party = request.party
+            if party.running or not party.waiting or party.waiting[0] is not request:
+                continue  # it was given up, or is shown again when its party may go on
+            party.waiting.popleft()
+            self.count -= 1
+            self._turn = max(self._turn, turn)
+            return request
+        return None
+
+    def begun(self, request: Request) -> None:
+        """A request that was taken runs."""
+        self.running += 1
+        request.party.running += 1
+
+    def ended(self, request: Request) -> None:
+        """A request does not run any more."""
+        self.running -= 1
+        request.party.running -= 1
+        self._show(request.party)
+
+    def _show(self, party: Party) -> None:
+        if party.waiting and not party.running:
+            head = party.waiting[0]
+            party.turn = max(party.turn, self._turn) + 1
+            heapq.heappush(self._heads, (-head.priority, party.turn, next(self._numbers), head))
+
+
 class Requests:
-    """The requests of an executable: so many run at a time, the others wait in their order.
+    """The requests of an executable: so many run at a time, and so many wait.
 
     Those made inside a call do not wait for those made outside, which may wait for them.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_waiting: int | None = None) -> None:
         self._most = most
+        self._most_waiting = most_waiting
         self.forget()
 
     def forget(self) -> None:
         """Begin anew: a forked child has none of its parent's requests."""
         self._lock = threading.Lock()
-        self._waiting: dict[bool, dict[Request, None]] = {False: {}, True: {}}
-        self._running = {False: 0, True: 0}
+        self._queues = {False: _Queue(), True: _Queue()}
 
-    def submit(self, work: Callable[[], Outputs], timeout: float | None) -> Request:
-        """Return the request of some work; its time runs from now."""
+    def submit(
+        self,
+        work: Callable[[], Outputs],
+        timeout: float | None,
+        priority: int = 0,
+        party: Party | None = None,
+    ) -> Request:
+        """Return the request of some work; its time runs from now.
+
+        Raises:
+            CompileError: `option.bad-value` for a priority that is no integer.
+            RunError: `run.queue-full`.
+        """
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise error("option.bad-value", f"found priority={priority!r}, needed an integer")
         deadline = deadline_after(timeout)
+        party = party or Party()
         with self._lock:
-            request = Request(work, self, deadline)
-            self._waiting[request.is_inside][request] = None
+            queue = self._queues[is_inside()]
+            waits = queue.running >= self._most or party.running or party.waiting
+            if waits and not is_inside():
+                self._check_room(queue)
+            request = Request(work, self, deadline, priority, party)
+            queue.add(request)
         self._advance(inside=request.is_inside)
         return request
+
+    def _check_room(self, queue: _Queue) -> None:
+        if self._most_waiting is not None and queue.count >= self._most_waiting:
+            raise error(
+                "run.queue-full",
+                f"found {queue.count} requests that wait and {queue.running} that run, and at most "
+                f"{self._most_waiting} may wait",
+                hint="submit it again later, or set `waiting` or `activations` of `Settings`",
+            )
 
     def take(self, request: Request) -> bool:
         """Remove a request that waits; return whether it did."""
         with self._lock:
-            waiting = self._waiting[request.is_inside]
-            found = request in waiting
-            waiting.pop(request, None)
-            return found
+            return self._queues[request.is_inside].discard(request)
 
     def begun(self, request: Request) -> None:
         """A request that was taken runs."""
         with self._lock:
-            self._running[request.is_inside] += 1
+            self._queues[request.is_inside].begun(request)
 
     def ended(self, request: Request) -> None:
         """A request does not run any more."""
         with self._lock:
-            self._running[request.is_inside] -= 1
+            self._queues[request.is_inside].ended(request)
         self._advance(inside=request.is_inside)
 
     def _advance(self, *, inside: bool) -> None:
         while True:
             with self._lock:
-                waiting = self._waiting[inside]
-                if not waiting or self._running[inside] >= self._most:
+                queue = self._queues[inside]
+                request = queue.pop() if queue.running < self._most else None
+                if request is None:
                     return
-                request = next(iter(waiting))
-                del waiting[request]
-                self._running[inside] += 1
+                queue.begun(request)
             PROCESS.crew.begin(request)
 
 
@@ -230,9 +346,12 @@ class Session:
         run: runs the executable once.
         carry: which output becomes which input of the next run.
         state: the first values of those inputs.
+        requests: those of the executable; the session has its own without.
     """
 
-    def __init__(self, run: Run, carry: Mapping[str, str], state: Mapping[str, Any]) -> None:
+    def __init__(
+        self, run: Run, carry: Mapping[str, str], state: Mapping[str, Any], requests: Requests | None = None
+    ) -> None:
         missing = sorted(set(carry.values()) - set(state))
         if missing:
             names = ", ".join(f"'{name}'" for name in missing)
@@ -241,11 +360,14 @@ class Session:
         self._carry = dict(carry)
         self._state = {name: state[name] for name in carry.values()}
         self._lock = threading.Lock()
+        self._requests = requests or Requests(1)
+        self._party = Party()
         _SESSIONS.add(self)
 
     def begin_anew(self) -> None:
         """In a forked child: no run of the parent holds the state."""
         self._lock = threading.Lock()
+        self._party = Party()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -263,6 +385,16 @@ class Session:
             outputs = self._run({**(inputs or {}), **self._state}, timeout=timeout)
             self._state = {to: outputs.pop(name) for name, to in self._carry.items()}
             return outputs
+
+    def submit(
+        self, inputs: Mapping[str, Any] | None = None, *, timeout: float | None = None, priority: int = 0
+    ) -> Request:
+        """Return the request of a run, as `Executable.submit`.
+
+        Those of one session run one after the other in their order, and take turns with other sessions. One
+        that fails, or is given up, leaves the state as it was, and the next goes on from there.
+        """
+        return self._requests.submit(partial(self.run, inputs), timeout, priority, self._party)
 
 
 _SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()

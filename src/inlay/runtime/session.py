@@ -89,7 +89,7 @@ class Executable:
         self.entries: tuple[Entry, ...] = self._container.entries()
         settings = kept(promise_of(self._container.properties()), settings, asked=chose_threads)
         self.threads = settings.threads
-        self._requests = Requests(settings.activations)
+        self._requests = Requests(settings.activations, settings.waiting)
         kernels = self._container.kernels()
         if settings.mode is None:
             settings = replace(settings, mode=self._suited(kernels, settings.threads))
@@ -242,16 +242,21 @@ class Executable:
         outputs: Sequence[str] | None = None,
         entry: str | None = None,
         timeout: float | None = None,
+        priority: int = 0,
     ) -> Request:
         """Return the future of a run; arguments and errors are those of `run`.
 
-        Any thread may submit; as many runs as there are activations are made at a time. What is not
-        done when the process ends is given up.
+        Any thread may submit; as many runs as there are activations are made at a time, and of those that
+        wait the one with the largest priority is next. What is not done when the process ends is given up.
+
+        Raises:
+            RunError: `run.queue-full` where `Settings.waiting` allows no more to wait.
         """
         index = self._index(entry)
         if outputs is not None:
             self._check_outputs(outputs, self._names[index][1])
-        return self._requests.submit(partial(self.run, inputs, outputs=outputs, entry=entry), timeout)
+        work = partial(self.run, inputs, outputs=outputs, entry=entry)
+        return self._requests.submit(work, timeout, priority)
 
     def session(
         self,
@@ -288,7 +293,7 @@ class Executable:
             for name in names:
                 if all(spec.name != name for spec in specs):
                     raise error("input.session", f"the entry has no {kind} '{name}'")
-        return Session(partial(self.run, entry=entry), carry, state)
+        return Session(partial(self.run, entry=entry), carry, state, self._requests)
 
     def first_state(self, entry: str | None = None) -> dict[str, Any]:
         """Return first values of the inputs that an entry keeps from run to run."""
