@@ -20,6 +20,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -476,7 +477,8 @@ class _Maker:
             found: Sequence[np.ndarray] = outputs
         else:
             assert e.python is not None, "the implementation was given"
-            found = check_results(e.name, call_python(e.name, e.python, args, values), expected)
+            found = call_python(e.name, e.python, args, values)
+            found = check_results(e.name, found.result() if isinstance(found, Future) else found, expected)
         if isinstance(result, ExistsType):
             self._check_sizes(result, found)
         body = result.body if isinstance(result, ExistsType) else result

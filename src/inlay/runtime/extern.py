@@ -15,7 +15,9 @@ makes of one is `pipeline/externs.py`.
 **Python code** gets copies of its operands, so it may keep or change them, and what it returns is
 compared with what the type rule promised before it is copied to where the program wants it: a
 function that lies stops the run with `run.bad-result`, and an exception is `run.kernel-failed` with
-the exception as its cause. **C code** gets the memory of the machine itself.
+the exception as its cause. It may be a coroutine function, or answer with a future: then the operator ends
+when that is done, and a call in parallel mode goes on meanwhile. **C code** gets the memory of the machine
+itself.
 
 **Results of a size that the function decides** take two kernels: `NAME:sizes` calls the function,
 keeps what it returns under a number, and gives the number and all dims; when there is memory for so
@@ -28,6 +30,7 @@ import ctypes
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +41,7 @@ import numpy as np
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import AccessCode, FunctionBody, HostBody, Kernel
+from inlay.runtime.awaiting import future_of, then
 from inlay.runtime.native import Callback
 
 Implementation: TypeAlias = Literal["generated", "c", "python"]
@@ -298,21 +302,34 @@ def call_python(
     function: Callable[..., Any],
     inputs: Sequence[np.ndarray],
     attributes: Mapping[str, AttributeValue],
-) -> tuple[np.ndarray, ...]:
-    """Return what a function makes of copies of its inputs.
+) -> tuple[np.ndarray, ...] | Future[tuple[np.ndarray, ...]]:
+    """Return what a function makes of copies of its inputs, or the future of that where it ends later.
 
     Raises:
         RunError: `run.kernel-failed`, caused by the exception; `run.bad-result` where it returns
             something else than arrays.
     """
+
+    def results(make: Callable[[], object]) -> tuple[np.ndarray, ...]:
+        return _arrays(name, _tried(name, make))
+
+    found = _tried(name, lambda: function(*[np.array(x) for x in inputs], **attributes))
+    later = future_of(found)
+    return _arrays(name, found) if later is None else then(later, lambda done: results(done.result))
+
+
+def _tried(name: str, make: Callable[[], object]) -> object:
     try:
-        found: object = function(*[np.array(x) for x in inputs], **attributes)
-    except Exception as problem:
+        return make()
+    except (Exception, CancelledError) as problem:
         raise error(
             "run.kernel-failed",
             f"operator '{name}' raised {type(problem).__name__}: {problem}",
             hint="see the exception of the function, which is the cause of this one",
         ) from problem
+
+
+def _arrays(name: str, found: object) -> tuple[np.ndarray, ...]:
     results = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
     for result in results:
         if not isinstance(result, np.ndarray | np.generic):
@@ -413,22 +430,28 @@ def _callback(own: Extern, function: Callable[..., Any], half: str, reads: int, 
     """Return what runs as a kernel: the whole operator, or one of its halves."""
     operands = reads - len(own.attributes)
 
-    def called(tensors: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    def called(
+        tensors: list[np.ndarray], use: Callable[[tuple[np.ndarray, ...]], None]
+    ) -> Future[None] | None:
         encoded = zip(own.attributes.items(), tensors[operands:reads], strict=True)
         attributes = {name: kind.decode(array) for (name, kind), array in encoded}
-        return call_python(own.name, function, tensors[:operands], attributes)
+        found = call_python(own.name, function, tensors[:operands], attributes)
+        if isinstance(found, Future):
+            return then(found, lambda done: use(done.result()))
+        return use(found)
 
     def give(results: Sequence[np.ndarray], outputs: list[np.ndarray]) -> None:
         expected = [Expected(out.dtype, out.shape) for out in outputs]
         for result, out in zip(check_results(own.name, results, expected), outputs, strict=True):
             np.copyto(out, result)
 
-    def whole(tensors: list[np.ndarray], _integers: list[int]) -> None:
-        give(called(tensors), tensors[reads:])
+    def whole(tensors: list[np.ndarray], _integers: list[int]) -> Future[None] | None:
+        return called(tensors, lambda results: give(results, tensors[reads:]))
 
-    def sizes(tensors: list[np.ndarray], _integers: list[int]) -> None:
-        results = called(tensors)
-        number, dims = tensors[reads:]
+    def sizes(tensors: list[np.ndarray], _integers: list[int]) -> Future[None] | None:
+        return called(tensors, lambda results: keep(results, *tensors[reads:]))
+
+    def keep(results: tuple[np.ndarray, ...], number: np.ndarray, dims: np.ndarray) -> None:
         found = [d for result in results for d in result.shape]
         if len(found) != dims.size:
             raise error(

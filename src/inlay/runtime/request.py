@@ -37,7 +37,7 @@ Run: TypeAlias = Callable[..., Outputs]
 
 _GRACE_NS = 250_000_000
 """What a run has to end by itself after it was given up."""
-_LATE_NS = 4_000_000
+_LATE_NS = 1_000_000
 """What it has after its time is over: who waits learns soon that it is."""
 _NOT_BEGUN = "the run was given up before it began"
 _NEVER = 1e9

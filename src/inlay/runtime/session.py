@@ -20,6 +20,7 @@ opens each anew at its first call; what runs in the parent does not run in it.
 
 from __future__ import annotations
 
+import inspect
 import mmap
 import os
 import threading
@@ -116,7 +117,8 @@ class Executable:
         self._engine = self._open()
         self._is_lost = False
         self._opening = threading.Lock()
-        self._may_hang = bool(callbacks)  # their futures may never be done
+        # Futures may never be done.
+        self._may_hang = bool(callbacks) or any(inspect.iscoroutinefunction(e.python) for e in externs)
         _OPEN.add(self)
         self._indices = {entry.name: index for index, entry in enumerate(self.entries)}
         self._names = [
