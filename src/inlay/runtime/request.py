@@ -78,6 +78,7 @@ class Request(Future[Outputs]):
         self._work = work
         self._owner = owner
         self._flag = bytearray(1)
+        self._gate = threading.Lock()  # a run does not begin while its time is found to be over
         self._deadline = deadline
         self._process = os.getpid()
         self._alarm: Alarm | None = None
@@ -137,8 +138,9 @@ class Request(Future[Outputs]):
         self._flag[0] = 1
 
     def _perform(self) -> None:
-        if not self.set_running_or_notify_cancel():
-            return
+        with self._gate:
+            if (self.done() and not self.cancelled()) or not self.set_running_or_notify_cancel():
+                return
         try:
             outputs = limited(self._flag, self._deadline, self._work, inside=self.is_inside)
         except BaseException as problem:  # noqa: BLE001  (whoever waits gets it)
@@ -166,7 +168,8 @@ class Request(Future[Outputs]):
 
     def _give_up(self, id: str, message: str) -> None:
         note = "a kernel or callback that does not end keeps its thread and memory"
-        self._settle(partial(self.set_exception, error(id, message, notes=[note])))
+        with self._gate:
+            self._settle(partial(self.set_exception, error(id, message, notes=[note])))
 
     def _settle(self, end: Callable[[], None]) -> None:
         """End, unless something else came first."""
