@@ -477,8 +477,8 @@ class _Maker:
             found: Sequence[np.ndarray] = outputs
         else:
             assert e.python is not None, "the implementation was given"
-            found = call_python(e.name, e.python, args, values)
-            found = check_results(e.name, found.result() if isinstance(found, Future) else found, expected)
+            made = call_python(e.name, e.python, args, values)
+            found = check_results(e.name, made.result() if isinstance(made, Future) else made, expected)
         if isinstance(result, ExistsType):
             self._check_sizes(result, found)
         body = result.body if isinstance(result, ExistsType) else result

@@ -289,7 +289,7 @@ class Requests:
             CompileError: `option.bad-value` for a priority that is no integer.
             RunError: `run.queue-full`.
         """
-        if not isinstance(priority, int) or isinstance(priority, bool):
+        if type(priority) is not int:
             raise error("option.bad-value", f"found priority={priority!r}, needed an integer")
         deadline = deadline_after(timeout)
         party = party or Party()
