@@ -117,8 +117,7 @@ class Executable:
         self._engine = self._open()
         self._is_lost = False
         self._opening = threading.Lock()
-        # Futures may never be done.
-        self._may_hang = bool(callbacks) or any(inspect.iscoroutinefunction(e.python) for e in externs)
+        self._may_hang = bool(callbacks) or _end_later(externs)  # their futures may never be done
         _OPEN.add(self)
         self._indices = {entry.name: index for index, entry in enumerate(self.entries)}
         self._names = [
@@ -566,6 +565,10 @@ def executable_of(
         externs=externs,
         made_from=made_from,
     )
+
+
+def _end_later(externs: Sequence[Extern]) -> bool:
+    return any(inspect.iscoroutinefunction(e.python) for e in externs)
 
 
 def _open(source: Path | mmap.mmap, *, verify: bool) -> Container:
