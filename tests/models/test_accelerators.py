@@ -136,3 +136,15 @@ def test_branches_run_on_two_devices_of_one_kind() -> None:
     )
     assert {o.device for o in first.operations if "conv_integer" in o.operator} == {"npu0"}
     assert plan.total_ns <= 0.9 * first.total_ns
+
+
+def test_explanations_name_what_came_nearest_of_operations_that_run_as_one() -> None:
+    text = """fn main(x: Tensor[4, 16, i8]) {
+  let a = cast{dtype=i32}(x);
+  let b = add(mul(a, i32(3)), i32(7));
+  requantize{rounding="tflite"}(b, i32(1518500250), i32(-9)) }
+entry main;"""
+    plan = inlay.explain(parse_module(text, table()), board="strawberry", threads=1)
+    (whole,) = plan.operations
+    assert whole.operator == "cast+mul+add+requantize"
+    assert whole.others["npu0"] == "no pattern of npu0 takes it: mul where conv_integer is taken"

@@ -181,7 +181,7 @@ def _offered(
                 case Mismatch(depth=0):
                     pass
                 case Mismatch(depth=depth, reason=reason):
-                    _keep(missed, call, (-depth, 1), Miss(call, device, reason))
+                    _keep(missed, call, (-depth, 1), Miss(call, device, reason, depth))
                 case Command() | TiledCommand():
                     reasons = result.reasons or _unwritten(patterns.arch, result)
                     if not reasons:
@@ -190,14 +190,19 @@ def _offered(
                         taken |= {id(x) for x in result.calls}
                     why = f"{result.pattern}: {'; '.join(reasons)}"
                     for x in result.calls:
-                        _keep(missed, x, (-len(result.calls), len(reasons)), Miss(x, device, why))
+                        _keep(
+                            missed,
+                            x,
+                            (-len(result.calls), len(reasons)),
+                            Miss(x, device, why, len(result.calls)),
+                        )
     wholes = larger(patterns.tiler, block.calls, block.uses, streams)
     found += [_candidate(patterns.arch, whole, device) for whole in wholes]
     for call in block.calls.values():
         if why := loops.get(id(call)):
             missed[id(call)] = ((0, 0), Miss(call, device, why))
-        elif id(call) not in missed and (why := _outside(patterns, call)):
-            missed[id(call)] = ((0, 0), Miss(call, device, why))
+        elif id(call) not in missed and (miss := _outside(patterns, call, device)) is not None:
+            missed[id(call)] = ((0, 0), miss)
     return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
 
 
@@ -219,20 +224,20 @@ def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
     return ()
 
 
-def _outside(patterns: Patterns, call: Call) -> str:
+def _outside(patterns: Patterns, call: Call, device: str) -> Miss | None:
     """Return that an operation is in no pattern, with those that there are; or not in its place in one."""
     assert isinstance(call.callee, OpRef), "operators are called"
     name = call.callee.op.name
     having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
     if not having:
         takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
-        return f"{name} is in none" + (f" ({takes})" if takes else "")
+        return Miss(call, device, f"{name} is in none" + (f" ({takes})" if takes else ""))
     ends = [
         f"{p.name} takes {name} with {' or '.join(p.mapped.result.operators)} behind it"
         for p in having
         if isinstance(p.mapped.result, Applied) and name not in p.mapped.result.operators
     ]
-    return "; ".join(ends)
+    return Miss(call, device, "; ".join(ends), 1) if ends else None
 
 
 def _keep(

@@ -43,11 +43,13 @@ class Miss:
         call: the operation.
         device: that does not take it.
         reason: of the pattern that is nearest.
+        depth: how many operations of that pattern are here, itself among them; 0 where it is in none.
     """
 
     call: Call
     device: str
     reason: str
+    depth: int = 0
 
 
 def chains(

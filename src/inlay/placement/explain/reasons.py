@@ -21,6 +21,7 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.memory import Pool
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
+from inlay.placement.choose.candidates import Offers
 from inlay.placement.choose.capacity import predict, too_small
 from inlay.placement.choose.costs import Measured, at_sizes
 from inlay.placement.choose.decide import CHOSEN, Decision
@@ -29,6 +30,7 @@ from inlay.placement.choose.schedule import INFINITE, advance, start
 from inlay.placement.choose.transfers import hop_of, route_ns
 from inlay.placement.infer.graph import Edge
 from inlay.placement.infer.instance import Capability
+from inlay.placement.infer.operations import Operation
 from inlay.placement.infer.pins import forms_of, names_of
 from inlay.placement.plan_places import Choice, Inferred, Planned, plan
 
@@ -181,7 +183,7 @@ def explanation_of(planned: Planned) -> Explanation:
         busy[names[d]] += (task.costs[d] or 0.0) * task.weight
     return Explanation(
         board.name,
-        tuple(_operations(_Told(found, decision, assigned, total, taken, unused), choice)),
+        tuple(_operations(_Told(found, decision, assigned, total, taken, unused, choice.offers), choice)),
         tuple(_copies(placed, board, decision)),
         total,
         outcome.bound,
@@ -208,6 +210,7 @@ class _Told:
         total: predicted time of the program.
         taken: the candidates that tasks are.
         unused: what is added to refusals, by index of the operation and name of the device.
+        offers: what devices that take patterns would run.
     """
 
     found: Inferred
@@ -216,6 +219,7 @@ class _Told:
     total: float
     taken: Mapping[int, TaskSet]
     unused: Mapping[tuple[int, str], str]
+    offers: Offers | None
 
 
 def as_run(decision: Decision) -> tuple[Decision, dict[int, TaskSet]]:
@@ -249,18 +253,32 @@ def _unused(decision: Decision) -> dict[tuple[int, str], str]:
     return said
 
 
+def _refusals(told: _Told, members: Sequence[Operation], names: Sequence[str]) -> dict[int, str]:
+    """Return why devices do not take what runs as one: of the operation that a pattern came nearest to."""
+    supports = [told.found.graph.supports[m.atom] for m in members]
+    found = {d: why for x in reversed(supports) for d, why in x.refusals}
+    if (offers := told.offers) is None:
+        return found
+    for d, why in found.items():
+        near = [m for o in members if (m := offers.misses.get((id(o.call), names[d]))) is not None]
+        if near:
+            found[d] = offers.refusal(max(near, key=lambda m: m.depth).call, names[d]) or why
+    return found
+
+
 def _placed(
     told: _Told, index: int, begins: float, annotations: dict[int, str], forms: Mapping[str, str]
 ) -> Placed:
     found, decision, assigned = told.found, told.decision, told.assigned
-    members = [decision.operations[i] for i in decision.units[index]]
+    units = decision.units[index]
+    members = [decision.operations[i] for i in units]
     o, graph = members[-1], found.graph
     names = graph.machine.devices
     device = assigned[index]
     supports = [graph.supports[m.atom] for m in members]
     annotation = next((w for m in members if (w := annotations.get(graph.classes.find(m.atom)))), None)
     group = told.taken.get(index)
-    refusals = {d: why for x in reversed(supports) for d, why in x.refusals}
+    refusals = _refusals(told, members, names)
     task = decision.problem.tasks[index]
     if annotation is not None:
         reason = annotation
@@ -273,7 +291,7 @@ def _placed(
         reason = f"taken as one, {group.name}: least predicted time of the program" + (
             f"; {note}" if note else ""
         )
-    elif len(supports[0].allowed) == 1:
+    elif len(supports[0].allowed) == 1 and not any((i, d) in told.unused for i in units for d in names):
         reason = "no other device can run it" if len(names) > 1 else "there is no other device"
     else:
         reason = "least predicted time of the program"
@@ -282,7 +300,7 @@ def _placed(
         if d == device:
             continue
         if d in refusals:
-            unused = told.unused.get((decision.units[index][-1], name), "")
+            unused = told.unused.get((units[-1], name), "")
             others[name] = refusals[d] + ("" if annotation else unused)
         elif annotation is not None:
             others[name] = annotation
