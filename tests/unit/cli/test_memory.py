@@ -161,6 +161,7 @@ def test_plans_of_models_have_certificates(capsys, folder):
     told(capsys, "explain p.inl --view memory --typical n=7 --certificate c.json")
     assert check_certificate.main(["c.json"]) == 0
     assert "plan 'main in host': 2 buffers in 704 bytes" in capsys.readouterr().out
+    told(capsys, "explain p.inl --view memory --fix-dim n=7 --certificate c.json")
     told(capsys, "compile p.inl --fix-dim n=7 -o p.inlay --certificate d.json --cache none")
     assert (folder / "d.json").read_bytes() == (folder / "c.json").read_bytes()
     assert main("explain p.inl --certificate e.json".split()) == 2
