@@ -49,16 +49,23 @@ SHORT = 1e-3
 """Seconds of a call that is often not interrupted."""
 
 
-def least(call: Callable[[], object], threads: int, seconds: float) -> float:
+def least(
+    call: Callable[[], object],
+    threads: int,
+    seconds: float,
+    *,
+    processor: Callable[[], float] = time.thread_time,
+) -> float:
     """Return the least seconds of a call in a round.
 
     Long calls on one thread are timed by what the thread had of its processor. Short ones are not: virtual
     machines take off what their host took, and too much now and then (16 us for calls of 24).
+    `processor` is `time.process_time` where a call may work on a thread of its own.
     """
     begun = time.perf_counter()
     call()
     is_short = time.perf_counter() - begun < SHORT
-    clock = time.thread_time if threads == 1 and not is_short else time.perf_counter
+    clock = processor if threads == 1 and not is_short else time.perf_counter
     best, end = float("inf"), time.perf_counter() + seconds
     while True:
         begun = clock()

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -36,14 +36,13 @@ import onnx
 import inlay
 import peers
 from inlay.machine.target import host
+from measure import least
 from network_cases import CASES, Arrays, Case, flops
 
 TOLERANCE = 1e-4
 """Of outputs, relative to the largest."""
 REST = 0.01
 """Seconds between turns: workers of the last engine have gone to sleep."""
-SHORT = 1e-3
-"""Seconds of a call that is timed by the clock."""
 
 CHILD = """
 import os, resource, sys, time
@@ -108,21 +107,6 @@ class Row:
         return min(found, key=lambda x: x[1]) if found else None
 
 
-def timed(call: Callable[[], object], threads: int, seconds: float) -> float:
-    """Return the least seconds of a call in a round."""
-    begun = time.perf_counter()
-    call()
-    spent = time.perf_counter() - begun
-    clock = time.process_time if threads == 1 and spent > SHORT else time.perf_counter
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
-        begun = clock()
-        call()
-        best = min(best, clock() - begun)
-        if time.perf_counter() >= end:
-            return best
-
-
 def compared(name: str, ours: peers.Call, theirs: peers.Call) -> str:
     """Return how outputs differ, empty where they do not."""
     for found, expected in zip(ours(), theirs(), strict=True):
@@ -144,7 +128,7 @@ def turns(calls: dict[str, peers.Call], threads: int, rounds: int, seconds: floa
     for _ in range(rounds):
         for name, call in calls.items():
             time.sleep(REST)
-            found[name].append(timed(call, threads, seconds))
+            found[name].append(least(call, threads, seconds, processor=time.process_time))
     return found
 
 

@@ -12,7 +12,7 @@ from inlay.ir.parser import parse_module
 from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.ops.table import table
-from tests.data import model_case
+from tests.data import Case, model_case
 
 MODELS = ["mlperf_ic_int8", "mlperf_kws_int8", "micro_kws_qdq", "mlperf_ad_int8", "mlperf_vww_int8"]
 
@@ -76,17 +76,22 @@ def test_models_on_strawberry(name: str) -> None:
     assert all("conv takes conv_integer with requantize behind it" in o.others["npu0"] for o in left)
 
 
+def assert_same_bits(case: Case, board: Board) -> None:
+    """Assert that a model computes on a board what it computes on the processor."""
+    exe = inlay.compile(case.model, board=board, threads=1)
+    stored = case.runs()[0]
+    found = exe.run(stored.inputs)
+    for k, v in inlay.compile(case.model, threads=1).run(stored.inputs).items():
+        assert (found[k] == v).all()
+
+
 @pytest.mark.llvm
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlperf_vww_int8", "mlperf_sww_int8"])
 def test_models_on_chocolate(name: str) -> None:
     case, board = model_case(name), fast("chocolate", ("clock", "1000000000000"))
-    exe = inlay.compile(case.model, board=board, threads=1)
-    stored = case.runs()[0]
-    found = exe.run(stored.inputs)
-    for k, v in inlay.compile(case.model, threads=1).run(stored.inputs).items():
-        assert (found[k] == v).all()
+    assert_same_bits(case, board)
     plan = inlay.explain(case.model, board=board, threads=1)
     left = [o for o in plan.operations if o.device == "cpu" and "matmul" in o.operator]
     means = [o for o in plan.operations if o.device == "cpu" and "conv_integer" in o.operator]
@@ -102,11 +107,7 @@ def test_a_model_on_several_accelerators() -> None:
     quick = (("clock", "1000000000000"),)
     archs = (replace(a, parameters=quick) if a.name == "vector-unit" else a for a in board.archs)
     board = replace(board, archs=tuple(archs))
-    exe = inlay.compile(case.model, board=board, threads=1)
-    stored = case.runs()[0]
-    found = exe.run(stored.inputs)
-    for k, v in inlay.compile(case.model, threads=1).run(stored.inputs).items():
-        assert (found[k] == v).all()
+    assert_same_bits(case, board)
     plan = inlay.explain(case.model, board=board, threads=1)
     used = {o.device: o.operator for o in plan.operations}
     assert {"npu0", "npu1", "vec0"} <= set(used)
