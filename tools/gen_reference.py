@@ -216,6 +216,46 @@ a condition or an immediate (`m.a.strides`); else the operation is not taken, wi
 programs may be open (a batch): a `Dim(0)` takes any, and one with a largest value takes those that are fixed
 (`--fix-dim`).
 
+## Libraries and programs of a vendor
+
+A call is what the library of the vendor wants: its types, its structures, its return codes.
+
+    emit = CCalls(returns=i32, faults={-2: "more rows than it has"}, header="vendor.h")
+
+    @encodes(multiply)
+    def product(self, c):
+        sizes = struct("vendor_sizes", depth=i32(c.C), rows=c.N, columns=u8(c.K))
+        job = struct("vendor_job", sizes=sizes, x=c.x, w=c.w, b=c.b)
+        return call("vendor_multiply", job, c.y, i16(-3))
+
+Operands are addresses; integers are `int64_t`, or what a format says (`i8`, `i16`, `i32`, `i64`, `u8`). A
+number that its type does not hold is a reason where it is known, and a failure of the run where it is not. A
+`struct` is given by its address, with fields where C has them. What is returned and is not 0 ends the run
+with the name of the device and the text in `faults`. `inlay check` asks the C compiler of this machine, if
+there is one, whether the header declares such a function and such structures, field by field.
+
+What only the device understands is a `program`: bytes that a function of the library makes a handle of, once,
+before the first call; the handle is an argument like others.
+
+    @encodes(multiply)
+    def product(self, c):
+        w, b = c.w.values, c.b.values              # arrays, of operands that are constants
+        data = bytes([77, *w.shape]) + b.astype("<i2").tobytes() + w.T.tobytes()
+        made = program(data, open="vendor_load", close="vendor_unload")
+        return call("vendor_run", made, c.x, c.y, i32(c.N))
+
+Bytes may be commands, packed or compressed weights (without `open` a call has their address), what a function
+of the vendor in Python makes, or what its compiler or assembler makes of a text:
+
+    assembler = Compiler("vendor-as", "-o", "{result}", "{source}", suffix=".s")
+    ...
+        made = program(self.assembler(text), open="vendor_load")
+
+They are kept in the compiled program, equal ones once, and another process opens them again. Where
+several calls have one command with other weights, the encoding is run for each, and may differ in
+programs alone. Whatever fails while a command is made, the compiler included, is the reason why the operation
+runs elsewhere.
+
 ## Memories of its own
 
 A device that works in memories of its own reads a stream: `emit = Stream(...)`, and patterns end with
@@ -257,8 +297,7 @@ it.
   * operands of several units, as 16 rows of a block of weights: a `Memory` whose unit is the block;
   * a step that is always one, without a field for it: a field, which the driver may hold to 1;
   * tables that data is an index of (a sigmoid): they stay with the host;
-  * weights that are compressed, or in an order of the device's own: calls, whose C function packs them when
-    it first sees them.
+  * weights that are compressed, or in an order that no index says: calls, with a `program` of the weights.
 * **A library** has the function that `Stream` names, of this form, which returns 0 or the number of a
   fault:
 

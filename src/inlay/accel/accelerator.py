@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from inlay.accel.c_arguments import CCalls
 from inlay.accel.declare import (
     Absent,
     Access,
-    CCalls,
     Choice,
     Dim,
     Driver,

@@ -1,9 +1,10 @@
 """All that an accelerator file imports. docs/reference/accelerators.md says what each name means."""
 
 from inlay.accel.accelerator import Accelerator
+from inlay.accel.c_arguments import CCalls, call, program, struct
+from inlay.accel.compilers import Compiler
 from inlay.accel.declare import (
     Absent,
-    CCalls,
     Choice,
     Dim,
     Format,
@@ -23,7 +24,6 @@ from inlay.accel.declare import (
     Shared,
     Temp,
     at_most,
-    call,
     encodes,
     hook,
     instruction,
@@ -41,6 +41,7 @@ __all__ = [
     "Accelerator",
     "CCalls",
     "Choice",
+    "Compiler",
     "Copy",
     "Dim",
     "Format",
@@ -78,9 +79,11 @@ __all__ = [
     "minimum",
     "nest",
     "pattern",
+    "program",
     "requantize",
     "requantize_float",
     "rescale",
+    "struct",
     "u8",
     "where",
 ]

@@ -7,6 +7,7 @@ function of its own (`emit`), in which the same pattern is found again, and beco
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,9 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import assert_never
 
+import numpy as np
+
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
+from inlay.accel.c_arguments import CCalls
 from inlay.accel.chains import larger
-from inlay.accel.declare import Absent, Address, CCall, Driver, Library, Mock
+from inlay.accel.declare import Absent, Driver, Library, Mock
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
@@ -29,10 +33,10 @@ from inlay.accel.repeat import loops_missed
 from inlay.accel.steps import Room, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
+from inlay.accel.written import encoded_call, given_to, number_of
 from inlay.analysis.candidates import Candidate, Miss
 from inlay.arith.expr import Int, Sym, to_int
 from inlay.base.diagnostics import InlayError, InternalError, error
-from inlay.bytecode.of_integers import formula
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.codegen.program_hooks import Level, ProgramHook, When
 from inlay.ir.expr import Call, Expr, Function, OpRef, Tuple, Var
@@ -42,7 +46,8 @@ from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
 from inlay.machine.device import Arch
-from inlay.runtime.calls import DriverCall, LibraryFunction, Number, Tensor, opened
+from inlay.runtime.calls import DriverCall, LibraryFunction, opened
+from inlay.runtime.driver_arguments import Tensor
 from inlay.runtime.native import Callback
 from inlay.runtime.streams import StreamCall
 
@@ -120,6 +125,11 @@ class AcceleratorBackend(Backend):
             case other:
                 return other
 
+    @property
+    def folder(self) -> Path:
+        """Where the description is, and what lies beside it."""
+        return self._folder or Path(inspect.getfile(self._class)).parent
+
     def lower_after(self, arch: Arch) -> Sequence[str]:
         """Return what the description says."""
         del arch
@@ -149,7 +159,9 @@ class AcceleratorBackend(Backend):
                 continue
             command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
             dims = [d.sym for d in kernel.type.dims]
-            calls[r.name] = call_of(patterns.arch, driver, device, command, params, results, dims)
+            calls[r.name] = call_of(
+                patterns.arch, driver, device, command, params, results, dims, job.constants(r.name)
+            )
             needed = room_of(patterns.arch, command).bytes
             if needed != 0:
                 needs[r.name] = Needs(tuple(dims), Workspace(needed))
@@ -218,7 +230,7 @@ def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
         return ()  # its words are a part of it
     try:
         for c in command.steps:
-            _encoded(arch, c)
+            encoded_call(arch, c)
     except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
         return (fault_of(failure),)
     return ()
@@ -294,6 +306,7 @@ def call_of(
     params: Sequence[Var],
     results: Sequence[Expr],
     dims: Sequence[Sym],
+    known: Sequence[Mapping[int, np.ndarray]] = (),
 ) -> DriverCall:
     """Return a command as a call of a driver.
 
@@ -305,6 +318,7 @@ def call_of(
         params: of the function that it is, of which the tensors are those of the kernel.
         results: of that function, which are the tensors behind those.
         dims: of the program, in the order in which the kernel is given them.
+        known: for each call of the kernel in the program its operands that are constants, by position.
 
     Raises:
         RunError: `run.device-absent` where nothing drives the device.
@@ -313,10 +327,10 @@ def call_of(
     places, room = {sym: i for i, sym in enumerate(dims)}, room_of(arch, command)
     tensors: Sequence[Expr] = (*(p for p in params if isinstance(p.type, TensorType)), *results)
     made = [
-        _step(arch, driver, device, c, _operands(arch, tensors, c, room, at, places), places)
+        _step(arch, driver, device, c, _operands(arch, tensors, c, room, at, places), places, known)
         for at, c in enumerate(command.steps)
     ]
-    predicted = _number(_picoseconds(arch, command), places).value
+    predicted = number_of(_picoseconds(arch, command), places).value
     return replace(made[-1], picoseconds=predicted, before=tuple(made[:-1]))
 
 
@@ -327,30 +341,24 @@ def _step(
     command: Command,
     operands: Mapping[str, Tensor | bytes],
     places: Mapping[Sym, int],
+    known: Sequence[Mapping[int, np.ndarray]],
 ) -> DriverCall:
     """Return one command as a call of a driver, without those before it."""
     match driver:
         case Library(path=path):
-            written = _encoded(arch, command)
-            args = tuple(
-                operands[a.operand] if isinstance(a, Address) else _number(a, places) for a in written.args
-            )
-            return DriverCall(device, LibraryFunction(path, written.function), args)
+            emit = type(arch.device).emit
+            assert isinstance(emit, CCalls), "checked with the class"
+            function, args = given_to(arch, command, operands, places, known)
+            target = LibraryFunction(path, function, emit.status, emit.faults)
+            return DriverCall(device, target, args)
         case Mock():
             code, order, asked = mock_of(arch, command.instruction, command.sizes)
-            numbers = [_number(to_int(d), places) for d in asked]
+            numbers = [number_of(to_int(d), places) for d in asked]
             return DriverCall(device, code, (*(operands[n] for n in order), *numbers))
         case Absent(why=why):
             raise error("run.device-absent", f"'{device}' cannot be used: {why}")
         case _:
             assert_never(driver)
-
-
-def _number(e: Int, places: Mapping[Sym, int]) -> Number:
-    found = formula(e, places)
-    if found is None:
-        raise InternalError(f"{e} is no formula over the dims of a kernel", where="accel")
-    return Number(found)
 
 
 def _found(patterns: Patterns, function: Function, name: str) -> Found:
@@ -400,7 +408,7 @@ def _operands(
     found: dict[str, Tensor | bytes] = {}
 
     def scratch(at: Int) -> Tensor:
-        return Tensor(len(tensors), _number(at, places).value)
+        return Tensor(len(tensors), number_of(at, places).value)
 
     for name, value in command.operands.items():
         constant = command.constant(name, arch)
@@ -411,41 +419,6 @@ def _operands(
         else:
             found[name] = Tensor(next(i for i, t in enumerate(tensors) if t is value))
     return {**found, **{n: scratch(at) for n, at in room.temps[step].items()}}
-
-
-def _encoded(arch: Architecture, command: Command) -> CCall:
-    """Return how a command is written."""
-    encoder = arch.description.encoders[command.instruction.name]
-    found = encoder.write(arch.device, Shown(arch, command))
-    if not isinstance(found, CCall):
-        raise error(
-            "accel.declaration",
-            f"found the encoding of {command.instruction.name} to return {type(found).__name__}: no call",
-        )
-    return found
-
-
-class Shown:
-    """A command as encoders see it: operands are addresses, dims and immediates integers, by name."""
-
-    def __init__(self, arch: Architecture, command: Command) -> None:
-        self.name = command.instruction.name
-        self._sizes: dict[str, Int] = {
-            n: command.sizes[d.sym] for n, d in arch.description.dims.items() if d.sym in command.sizes
-        }
-        named = {**command.instruction.immediates, **arch.description.choices}
-        self._sizes |= {n: command.sizes[x.sym] for n, x in named.items() if x.sym in command.sizes}
-        self._operands = command.instruction.operands
-
-    def __getattr__(self, name: str) -> Address | Int:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in self._operands:
-            return Address(name)
-        if name in self._sizes:
-            return self._sizes[name]
-        has = ", ".join((*self._operands, *self._sizes))
-        raise AttributeError(f"a command of '{self.name}' has no '{name}', but {has}")
 
 
 def backend_in(module: ModuleType) -> AcceleratorBackend:

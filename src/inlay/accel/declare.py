@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, fresh, from_atom, to_int
@@ -120,14 +120,31 @@ def at_most(value: Size, limit: Size, what: str = "") -> Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """An integer of a type of C: `i32(c.N)`."""
+
+    value: Int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
-    """A format of numbers: of operands, and as a function what brings an element of a body to it."""
+    """A format of numbers: of operands, and as a function what brings an element of a body to it.
+
+    Of a number of a command (`i32(c.N)`) it makes an argument of that type of C, for `call` and `struct`.
+    """
 
     dtype: DType
 
-    def __call__(self, value: ScalarValue) -> ScalarValue:
-        """Return a number in this format; integers wrap."""
-        return value.cast(self.dtype)
+    @overload
+    def __call__(self, value: ScalarValue) -> ScalarValue: ...
+    @overload
+    def __call__(self, value: Size) -> Typed: ...
+    def __call__(self, value: ScalarValue | Size) -> ScalarValue | Typed:
+        """Return a number in this format: an element of a body, where integers wrap, or an argument."""
+        if isinstance(value, ScalarValue):
+            return value.cast(self.dtype)
+        return Typed(to_int(value), self.dtype.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -351,36 +368,6 @@ def encodes(*things: object) -> Callable[..., Encoder]:
         return Encoder(things, write)
 
     return made
-
-
-@dataclass(frozen=True, slots=True)
-class CCall:
-    """A command as a call of a C function.
-
-    Attributes:
-        function: its name in the library.
-        args: pointers to operands (`Address`), and integers over dims, which C has as `int64_t`.
-    """
-
-    function: str
-    args: tuple[Address | Int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where an operand begins."""
-
-    operand: str
-
-
-def call(function: str, *args: Address | Size) -> CCall:
-    """Return a command that is a call of a C function; it returns 0, or the number of a fault."""
-    return CCall(function, tuple(a if isinstance(a, Address) else to_int(a) for a in args))
-
-
-@dataclass(frozen=True, slots=True)
-class CCalls:
-    """Commands are calls of C functions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from inlay.accel.declare import Absent, CCalls, Encoder, Instruction, Library, Memory, Mock
+from inlay.accel.c_arguments import CCalls
+from inlay.accel.declare import Absent, Encoder, Instruction, Library, Memory, Mock
 from inlay.accel.engines import Copy, Stream, Token
 from inlay.arith.expr import Int
+from inlay.runtime.driver_arguments import C_TYPES
 
 _DRIVERS = (Library, Mock, Absent)
 
@@ -57,6 +59,8 @@ def _misnamed(cls: Any, declared: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_calls(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield what only a stream can do, in a class whose commands are calls."""
+    if cls.emit.status and cls.emit.status not in C_TYPES:
+        yield f"found calls that return {cls.emit.status}, needed {', '.join(C_TYPES)}, or None", None
     if cls.order:
         yield "found tokens, which only commands of a `Stream` have: calls are made one after the other", None
     for name, x in declared.items():

@@ -16,8 +16,10 @@ from typing import Any, cast
 import numpy as np
 
 from inlay.accel.backend import AcceleratorBackend, results_of, running
+from inlay.accel.c_arguments import CCalls
 from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.engines import Stream
+from inlay.accel.kit_header import compiler, header_fault
 from inlay.accel.kit_order import waits
 from inlay.accel.kit_streams import is_near, last_units, own_cycles
 from inlay.accel.launch import Launcher
@@ -83,6 +85,8 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
         return
     d = backend.description
     yield Checked("declarations", f"{len(d.instructions)} instructions, {len(d.patterns)} patterns", 1)
+    if isinstance(d.cls.emit, CCalls) and d.cls.emit.header and compiler() is None:
+        yield Checked("encoding", "nothing is held against the header: there is no C compiler here", 0)
     for p in patterns.patterns:
         yield f"pattern {p.name}"
         yield _pattern(backend, p, trials, seed)
@@ -120,7 +124,9 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
             reasons[why] = reasons.get(why, 0) + 1
             continue
         taken += 1
-        section, message = _compare(backend, p, sample, found)
+        section, message = _of_header(backend, found) if taken == 1 else ("", "")
+        if not message:
+            section, message = _compare(backend, p, sample, found)
         if isinstance(found, TiledCommand) and taken <= _ORDERED and (not message or section == COST):
             section, message = _of_stream(backend, sample, found, (section, message))
         if message:
@@ -135,6 +141,17 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
         why = f"none of {drawn} programs is taken: {' | '.join(often) or 'none of that form is a program'}"
         return Checked(f"pattern {p.name}", "programs that it takes", drawn, why)
     return Checked(f"pattern {p.name}", f"{taken} of {drawn} programs are taken, and right", taken)
+
+
+def _of_header(backend: AcceleratorBackend, command: Found) -> tuple[str, str]:
+    """Return the section and what the header of the vendor says else; empty texts where it agrees."""
+    if not isinstance(command, Command):
+        return "", ""
+    try:
+        wrong = header_fault(backend.patterns(()).arch, command, backend.folder)
+    except Exception as failure:  # noqa: BLE001 (code of others)
+        wrong = fault_of(failure)
+    return (f"encoding of {_instructions(command)}", wrong) if wrong else ("", "")
 
 
 def _of_stream(

@@ -29,7 +29,8 @@ from inlay.base.diagnostics import error
 from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.types import TensorType
 from inlay.runtime.calls import function_of
-from inlay.runtime.streams import Part, StreamCall, digest_of, region_of, run_words
+from inlay.runtime.driver_arguments import digest_of
+from inlay.runtime.streams import Part, StreamCall, region_of, run_words
 
 
 @dataclass(slots=True)

@@ -27,7 +27,8 @@ from inlay.accel.tile import channels
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import error
 from inlay.bytecode.formula import Arg
-from inlay.runtime.calls import DriverCall, Number, Tensor, opened
+from inlay.runtime.calls import DriverCall, opened
+from inlay.runtime.driver_arguments import Number, Tensor
 from inlay.runtime.native import Callback
 
 

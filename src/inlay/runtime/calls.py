@@ -14,8 +14,8 @@ import importlib.util
 import json
 import mmap
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar, assert_never, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, assert_never, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from inlay.base.diagnostics import error
 from inlay.bytecode import formula
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.program import Constant, HostBody, ImageTarget, Kernel, Program
+from inlay.runtime.driver_arguments import C_TYPES, Argument, DeviceProgram, Number, Struct, Tensor, ready
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import Callback
 
@@ -30,8 +31,6 @@ CALLS = "calls"
 """The property of an executable that has them."""
 FUNCTIONS = "functions of devices"
 """The property that says whose the kernels are that only the process has that compiled the program."""
-ALIGNMENT = 64
-"""Of constants, in bytes, as tensors have it."""
 _Kept = TypeVar("_Kept")
 
 
@@ -43,10 +42,14 @@ class LibraryFunction:
         library: the name of a module of Python that is a shared library, a file, or a name that the
             system's loader finds.
         name: of the function.
+        returns: what it returns, one of `C_TYPES`; empty for nothing, which is no fault.
+        faults: what numbers that it returns mean.
     """
 
     library: str
     name: str
+    returns: str = "i64"
+    faults: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +65,6 @@ class Code:
     image: bytes
     phases: tuple[int, ...]
     target: ImageTarget
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """The address of a tensor of the kernel, by position: what it reads before what it writes.
-
-    Attributes:
-        position: of the tensor.
-        offset: bytes behind its first, over the integers of the kernel.
-    """
-
-    position: int
-    offset: Formula = (0,)
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """An integer over those of the kernel."""
-
-    value: Formula
-
-
-Argument: TypeAlias = Tensor | Number | bytes
-"""What a driver is given; of bytes the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +111,19 @@ def opened(call: DriverCall) -> Callback:
 
 
 def _of_library(call: DriverCall, driver: LibraryFunction) -> Callback:
-    target = function_of(driver.library, driver.name, call.device)
-    kept = [_at_line(a) if isinstance(a, bytes) else a for a in call.args]
+    target = function_of(driver.library, driver.name, call.device, driver.returns)
+
+    def find(name: str) -> Callable[..., int]:
+        return function_of(driver.library, name, call.device)
+
+    kept = [ready(a, call.device, find) for a in call.args]
 
     def run(arrays: list[np.ndarray], ints: list[int]) -> None:
-        status = target(*(_given(a, arrays, ints, call) for a in kept))
+        status = target(*(give(arrays, ints) for give in kept))
         if status:
-            raise error("run.device-failed", f"'{call.device}' ended {driver.name} with the fault {status}")
+            said = driver.faults.get(status)
+            meaning = f"the fault {status}" if said is None else f"the fault {status}: {said}"
+            raise error("run.device-failed", f"'{call.device}' ended {driver.name} with {meaning}")
 
     return run
 
@@ -153,13 +138,13 @@ def _of_code(call: DriverCall, code: Code) -> Callback:
     memory.write(code.image)
     view = (ctypes.c_char * size).from_buffer(memory)
     base = ctypes.addressof(view)
-    kept = [_at_line(a) if isinstance(a, bytes) else a for a in call.args]
-    addresses = [a for a in kept if not isinstance(a, Number)]
-    numbers = [a for a in kept if isinstance(a, Number)]
+    found = [ready(a, call.device, _no_function) for a in call.args]
+    addresses = [give for give, a in zip(found, call.args, strict=True) if not isinstance(a, Number)]
+    numbers = [give for give, a in zip(found, call.args, strict=True) if isinstance(a, Number)]
 
     def run(arrays: list[np.ndarray], ints: list[int]) -> None:
-        pointers = [_given(a, arrays, ints, call) for a in addresses]
-        values = [_given(a, arrays, ints, call) for a in numbers]
+        pointers = [give(arrays, ints) for give in addresses]
+        values = [give(arrays, ints) for give in numbers]
         buffers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
         given = (ctypes.c_int64 * max(len(values), 1))(*values)
         assert len(view) == size, "the code is there as long as what runs it"
@@ -171,39 +156,21 @@ def _of_code(call: DriverCall, code: Code) -> Callback:
     return run
 
 
-def _at_line(data: bytes) -> np.ndarray:
-    """Return bytes where tensors may begin, too: at the start of a line of the cache."""
-    space = np.empty(len(data) + ALIGNMENT, np.uint8)
-    first = -space.ctypes.data % ALIGNMENT
-    found = space[first : first + len(data)]
-    found[:] = np.frombuffer(data, np.uint8)
-    return found
-
-
-def _given(
-    a: Tensor | Number | np.ndarray, arrays: Sequence[np.ndarray], ints: Sequence[int], call: DriverCall
-) -> int:
-    match a:
-        case Tensor(position=position, offset=offset):
-            return arrays[position].ctypes.data + _number(offset, ints, call)
-        case Number(value=value):
-            return _number(value, ints, call)
-        case np.ndarray():
-            return a.ctypes.data
-
-
-def _number(value: Formula, ints: Sequence[int], call: DriverCall) -> int:
-    found = formula.evaluate(value, ints)
-    if found is None:
-        raise error("run.device-failed", f"a number in a command of '{call.device}' is not defined")
-    return found
+def _no_function(name: str) -> Callable[..., int]:
+    raise ValueError(f"native code has no function '{name}'")
 
 
 # ---------------------------------------------------------------------------- libraries
 
 
-def function_of(library: str, name: str, device: str) -> Callable[..., int]:
+def function_of(library: str, name: str, device: str, returns: str = "i64") -> Callable[..., int]:
     """Return a function of a library, which takes addresses and integers and gives a status.
+
+    Args:
+        library: as `LibraryFunction` says it.
+        name: of the function.
+        device: whose it is, for messages.
+        returns: the type of the status, as `LibraryFunction` says it.
 
     Raises:
         RunError: `run.device-absent` where the library, or the function in it, is not there.
@@ -223,10 +190,10 @@ def function_of(library: str, name: str, device: str) -> Callable[..., int]:
             "run.device-absent", f"the driver of '{device}' has no function '{name}': {place}"
         ) from None
 
-    def called(*args: int) -> int:
-        return int(found(*(ctypes.c_int64(a) for a in args)))
+    def called(*args: Any) -> int:
+        return found(*(ctypes.c_int64(a) if isinstance(a, int) else a for a in args)) or 0
 
-    found.restype = ctypes.c_int64
+    found.restype = C_TYPES[returns] if returns else None
     return called
 
 
@@ -280,8 +247,9 @@ def _record(call: DriverCall, kept: Callable[[bytes], int]) -> dict[str, Any]:
 
 def _driver_record(driver: LibraryFunction | Code) -> dict[str, Any]:
     match driver:
-        case LibraryFunction(library=library, name=name):
-            return {"library": library, "function": name}
+        case LibraryFunction(library=library, name=name, returns=returns, faults=faults):
+            meanings = [[number, text] for number, text in faults.items()]
+            return {"library": library, "function": name, "returns": returns, "faults": meanings}
         case Code(image=image, phases=phases, target=target):
             text = base64.b64encode(image).decode()
             return {"image": text, "phases": phases, "triple": target.triple, "features": target.features}
@@ -293,10 +261,15 @@ def _argument_record(a: Argument, kept: Callable[[bytes], int]) -> dict[str, Any
     match a:
         case Tensor(position=position, offset=offset):
             return {"tensor": position, "offset": _formula_record(offset)}
-        case Number(value=value):
-            return {"number": _formula_record(value)}
+        case Number(value=value, dtype=dtype):
+            return {"number": _formula_record(value), "type": dtype}
         case bytes():
             return {"constant": kept(a)}
+        case Struct(fields=fields):
+            return {"struct": [_argument_record(x, kept) for x in fields]}
+        case DeviceProgram():
+            images = {digest: kept(image) for digest, image in a.images.items()}
+            return {"program": images, "functions": [a.open, a.close], "constants": a.constants}
         case _:
             assert_never(a)
 
@@ -394,7 +367,9 @@ def _read(said: Any, kernel: Kernel, program: Program) -> DriverCall:
 
 def _driver(said: Any) -> LibraryFunction | Code:
     if "library" in said:
-        return LibraryFunction(str(said["library"]), str(said["function"]))
+        faults = {_whole(number): str(text) for number, text in said["faults"]}
+        returns = _c_type(said["returns"]) if said["returns"] else ""
+        return LibraryFunction(str(said["library"]), str(said["function"]), returns, faults)
     image, phases = base64.b64decode(said["image"], validate=True), tuple(map(_whole, said["phases"]))
     if any(not 0 <= offset < len(image) for offset in phases):
         raise ValueError("a phase is outside of its image")
@@ -402,18 +377,39 @@ def _driver(said: Any) -> LibraryFunction | Code:
 
 
 def _argument(said: Any, kernel: Kernel, constants: Sequence[Any]) -> Argument:
-    rest = dict(said)
-    offset = _formula(rest.pop("offset", [0]), kernel)
-    ((kind, value),) = rest.items()
-    match kind:
-        case "tensor" if 0 <= _whole(value) < len(kernel.ports):
-            return Tensor(value, offset)
-        case "number":
-            return Number(_formula(value, kernel))
-        case "constant" if 0 <= _whole(value) < len(constants):
-            return constants[value].bytes().tobytes()
+    match dict(said):
+        case {"tensor": position, "offset": offset, **rest} if not rest:
+            return Tensor(_port(position, kernel), _formula(offset, kernel))
+        case {"number": value, "type": dtype, **rest} if not rest:
+            return Number(_formula(value, kernel), _c_type(dtype))
+        case {"constant": position, **rest} if not rest:
+            return _constant(position, constants)
+        case {"struct": fields, **rest} if not rest:
+            return Struct(tuple(_argument(x, kernel, constants) for x in fields))
+        case {"program": images, "functions": [opens, closes], "constants": said_of, **rest} if not rest:
+            found = {str(digest): _constant(i, constants) for digest, i in images.items()}
+            positions = tuple(_port(i, kernel) for i in said_of)
+            return DeviceProgram(str(opens), str(closes), found, positions)
         case _:
             raise ValueError(f"{said} is given to no driver")
+
+
+def _port(position: Any, kernel: Kernel) -> int:
+    if not 0 <= _whole(position) < len(kernel.ports):
+        raise ValueError(f"a kernel has no tensor {position}")
+    return position
+
+
+def _constant(position: Any, constants: Sequence[Any]) -> bytes:
+    if not 0 <= _whole(position) < len(constants):
+        raise ValueError(f"there is no constant {position}")
+    return constants[position].bytes().tobytes()
+
+
+def _c_type(said: Any) -> str:
+    if said not in C_TYPES:
+        raise ValueError(f"{said} is no type of a number")
+    return str(said)
 
 
 def _formula(said: Any, kernel: Kernel) -> Formula:

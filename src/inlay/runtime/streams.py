@@ -10,7 +10,6 @@ and images are constants of the program.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import Constant, Kernel, Program
 from inlay.runtime.calls import function_of, kept_of
+from inlay.runtime.driver_arguments import digest_of
 from inlay.runtime.native import Callback
 
 STREAMS = "streams"
@@ -124,15 +124,6 @@ class StreamCall:
     result: Part
     constants: tuple[int, ...]
     images: Mapping[str, bytes]
-
-
-def digest_of(arrays: Sequence[np.ndarray]) -> str:
-    """Return what says which constants these are."""
-    found = hashlib.sha256()
-    for x in arrays:
-        found.update(f"{x.dtype.str}{x.shape}".encode())
-        found.update(np.ascontiguousarray(x).tobytes())
-    return found.hexdigest()
 
 
 def region_of(size: int) -> np.ndarray:

@@ -88,7 +88,7 @@ def doubler():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "doubler", module)
         patch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
-        patch.setattr("inlay.runtime.calls.function_of", lambda library, name, device: double_all)
+        patch.setattr("inlay.runtime.calls.function_of", lambda *_: double_all)
         backend_table.accelerators.cache_clear()
         yield read_board("own", BOARD, place="own.toml")
     backend_table.accelerators.cache_clear()

@@ -18,7 +18,8 @@ from inlay.bytecode.program import ImageTarget, Program
 from inlay.ir.parser import parse_module
 from inlay.machine.board_file import board_text
 from inlay.ops.table import table
-from inlay.runtime.calls import CALLS, Code, DriverCall, LibraryFunction, Number, opened
+from inlay.runtime.calls import CALLS, Code, DriverCall, LibraryFunction, opened
+from inlay.runtime.driver_arguments import Number
 from inlay.runtime.session import executable_of, load_executable
 
 RNG = np.random.default_rng(15)

@@ -24,8 +24,9 @@ from inlay.ir.parser import parse_module
 from inlay.machine.board_file import board_text
 from inlay.ops.table import table
 from inlay.runtime import streams
+from inlay.runtime.driver_arguments import digest_of
 from inlay.runtime.session import executable_of, load_executable
-from inlay.runtime.streams import STREAMS, digest_of
+from inlay.runtime.streams import STREAMS
 
 MODEL = "inlay.accelerators._strawberry_model"
 
