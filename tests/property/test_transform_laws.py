@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import pytest
 from hypothesis import given, settings
 
-from inlay.analysis.blocks import anf_faults
+from inlay.analysis.blocks import anf_faults, values
 from inlay.interp.tensor import evaluate_expr
+from inlay.ir.expr import Expr
 from inlay.ir.module import Module
 from inlay.ir.printer import print_module
 from inlay.ir.verify import verify
@@ -17,6 +21,7 @@ from inlay.pipeline.route import TENSOR
 from inlay.transforms.fold_constants import FoldOptions
 from inlay.transforms.fuse_ops import FuseOptions
 from inlay.transforms.inline_functions import InlineOptions
+from inlay.transforms.unroll_loops import UnrollOptions
 from tests.examples import examples
 from tests.property.gen_ir import Program, assert_same, programs
 
@@ -63,6 +68,19 @@ def test_options_do_not_change_the_meaning(p: Program):
     module = p.module
     for name in ("to-anf", "inline-functions", "fold-constants", "eliminate-dead", "fuse-ops"):
         module = run_checked(p, module, PASSES[name], ctx)
+
+
+@given(p=programs(max_statements=12))
+@settings(max_examples=examples(4))
+def test_loops_made_straight_keep_the_meaning(p: Program):
+    ctx = context(UnrollOptions(8, lambda module, _: frozenset(map(id, _values(module)))))
+    module = PASSES["to-anf"].run(p.module, ctx)
+    for name in ("unroll-loops", "eliminate-dead", "fold-constants", "unroll-loops"):
+        module = run_checked(p, module, PASSES[name], ctx)
+
+
+def _values(module: Module) -> Iterator[Expr]:
+    return chain.from_iterable(values(f.body) for f in module.functions.values())
 
 
 @given(p=programs())

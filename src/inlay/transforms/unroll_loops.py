@@ -1,4 +1,7 @@
-"""Puts the turns of a loop one behind the other, where a device then takes them as one operation.
+"""Makes straight code of loops: of one turn always, of more where a device takes all turns as one operation.
+
+A loop of one turn repeats nothing, and as a loop it hides from every pass behind this one: kernels do not
+fuse across its borders, and what it carries has buffers of its own for turns that never come.
 
 Fixed-function hardware runs a whole layer of a recurrent network on one command; the program has a loop.
 A candidate is a set of operations of one block, so a loop of known trip count becomes straight code first:
@@ -6,10 +9,13 @@ A candidate is a set of operations of one block, so a loop of known trip count b
     let loop = fn<i>(i: int[i], h) { if (int_less(i, 2)) { ...; loop(i + 1, g(h)) } else { (i, h) } };
     let end = loop(0, a);                      ->      let h1 = g(a); let h2 = g(h1); let end = (2, h2);
 
-All loops that qualify are tried at once, and devices are asked what they would take of the result
-(`UnrollOptions.takes`). A loop stays as it is where no candidate has an operation of one of its turns, so a
-program without such a device, and a loop that it cannot take, are what they were. Whether a candidate is
+All loops of several turns that qualify are tried at once, and devices are asked what they would take of the
+result (`UnrollOptions.takes`). A loop stays as it is where no candidate has an operation of one of its turns,
+so a program without such a device, and a loop that it cannot take, are what they were. Whether a candidate is
 used is the planner's choice; where it prefers the host, that runs the turns one behind the other.
+
+A tensor of which each turn sets another row is made of the rows at the end. Where that is not seen, as two
+turns may set the same one, or none that there is, rows are set as in the loop.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from dataclasses import dataclass
 
 from inlay.analysis.blocks import nested
 from inlay.analysis.loops import Loop, Role, loops_of, turns_of
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, Sym, substitute
 from inlay.base.options import option
 from inlay.ir import make
 from inlay.ir.core_ops import GET_ROW, SET_ROW
@@ -27,7 +33,7 @@ from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import Call, Const, Expr, Function, If, Let, OpRef, Project, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ir.op import Op
-from inlay.ir.types import TensorType
+from inlay.ir.types import IntType, TensorType
 from inlay.ir.walk import spine
 from inlay.ops.joining import CONCAT
 from inlay.ops.joining import AxisAttrs as JoinAttrs
@@ -49,21 +55,19 @@ class UnrollOptions:
 
 
 def run(module: Module, context: PassContext) -> Module:
-    """Unroll loops that devices take. Cost: linear in what is unrolled, and what devices need to say.
+    """Unroll loops of one turn, and those that devices take.
 
+    Cost: linear in what is unrolled, and what devices need to say.
     Required of `takes`: it names values of the module that it is given.
     """
     options = context.options_for(UnrollOptions)
-    if options.most < 1 or options.takes is None:
-        return module
-    loops = {
-        x.var: x
-        for f in module.functions.values()
-        if f.primitive is None
-        for x in loops_of(f)
-        if turns_of(x, options.most) is not None
-    }
-    if not loops:
+    once = _loops(module, 1)
+    for v, x in once.items():
+        text = f"the loop '{v.name}' has one turn: it is straight code"
+        context.remarks.add(Remark(PASS.name, "unrolled", "one-turn", text, x.function.span))
+    if once:
+        module = rewrite_module(module, _Unrolling(once).step)
+    if options.takes is None or not (loops := _loops(module, options.most)):
         return module
     tried = _Unrolling(loops)
     rewritten = rewrite_module(module, tried.step)
@@ -73,6 +77,12 @@ def run(module: Module, context: PassContext) -> Module:
         text = f"the {x.bound} turns of '{v.name}' stand one behind the other: a device takes them as one"
         context.remarks.add(Remark(PASS.name, "unrolled", "taken-as-one", text, x.function.span))
     return rewrite_module(module, _Unrolling(chosen).step) if chosen else module
+
+
+def _loops(module: Module, most: int) -> Mapping[Var, Loop]:
+    """Return the loops that have from 1 to so many turns."""
+    functions = (f for f in module.functions.values() if f.primitive is None)
+    return {x.var: x for f in functions for x in loops_of(f) if turns_of(x, most) is not None}
 
 
 def _named(module: Module) -> Mapping[Var, Expr]:
@@ -150,8 +160,8 @@ class _Unrolling:
             if (i := set_here.get(let.var)) is not None and number is not None:
                 assert isinstance(let.value, Call), "rows are set by an operation"
                 rows[i][number] = let.value.args[2]
-            elif _op(let.value) is GET_ROW and number is not None and (row := _row(block, let.value, number)):
-                self._add(block, loop, let, row)
+            elif _op(let.value) is GET_ROW and number is not None:
+                self._add(block, loop, let, _row(block, let.value, number))
             else:
                 self._add(block, loop, let, let.value)
         return [args[i] if i in rows else x for i, x in enumerate(again.args)]
@@ -172,8 +182,26 @@ def _filled(loop: Loop, function: Function, call: Call, turns: int) -> dict[int,
         i: {}
         for i, (role, start) in enumerate(zip(loop.roles, call.args, strict=True))
         if role is Role.FILLED and isinstance(start.type, TensorType) and start.type.shape[0] == turns
-        if given.count(function.params[i]) == 1
+        if given.count(function.params[i]) == 1 and _sets_each(loop, function, i, turns)
     }
+
+
+def _sets_each(loop: Loop, function: Function, position: int, turns: int) -> bool:
+    """Whether turns set the rows 0, 1 and so on of a parameter, each one once, in any order."""
+    counter = function.params[loop.roles.index(Role.COUNTER)].type
+    own = counter.value.atom if isinstance(counter, IntType) and counter.value is not None else None
+    _, branch = spine(function.body)
+    assert isinstance(branch, If), "the body of a loop ends with a branch"
+    lets, again = spine(branch.then)
+    assert isinstance(again, Call), "a turn ends with a call of the next one"
+    made = next((let.value for let in lets if let.var is again.args[position]), None)
+    if not isinstance(made, Call) or _op(made) is not SET_ROW or not isinstance(own, Sym):
+        return False
+    at = made.args[1]
+    if not isinstance(at, Const) or not isinstance(at.value, Int) or loop.start is None:
+        return False
+    rows = (substitute(at.value, {own: loop.start + turn}).value for turn in range(turns))
+    return set(rows) == set(range(turns))
 
 
 def _given_back(function: Function) -> list[Expr]:
@@ -199,7 +227,7 @@ def _number(e: Expr) -> int | None:
     return number if number is not None and most is not None and 0 <= number < most else None
 
 
-def _row(block: BlockWriter, call: Expr, number: int) -> Expr | None:
+def _row(block: BlockWriter, call: Expr, number: int) -> Expr:
     """Return a row of a tensor without an effect: `analysis/rows.py`."""
     assert isinstance(call, Call), "rows are read by an operation"
     x = call.args[0]
