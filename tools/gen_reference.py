@@ -259,11 +259,12 @@ runs elsewhere.
 ## Memories of its own
 
 A device that works in memories of its own reads a stream: `emit = Stream(...)`, and patterns end with
-`p.map(value)`. `src/inlay/accelerators/strawberry.py` is a whole one. The file says which memories there
-are (`Memory`), what copies tiles between them and a memory of the board (`Copy`), and how queues wait for
-each other (`Token`). Nothing says which instruction computes what, how large tiles are, when they are
-copied, where they stand or who waits for whom: that follows, and `inlay explain --op conv_integer` shows
-it.
+`p.map(value)`. `src/inlay/accelerators/strawberry.py` is a whole one, `gemmini.py` beside it a published device
+as its documents say it. The file says which memories there are (`Memory`), what copies tiles between them
+and a memory of the board (`Copy`), and how queues wait for each other: by flags of commands (`Token`), or by
+hardware that compares addresses (`Interlock`, without flags and without `emit.nop`). Nothing says which
+instruction computes what, how large tiles are, when they are copied, where they stand or who waits for whom:
+that follows, and `inlay explain --op conv_integer` shows it.
 
 * **Instructions** have operands in `Memory` alone. Axes of an operand whose extents are `Dim`s come first
   and have a stride each, which the command says; what is behind them is one unit of the memory. The body is
@@ -278,7 +279,9 @@ it.
   held against. A rounding that is not the program's is taken where it is shown to agree on the sums that
   can occur.
 * **Words.** `Word(bits, "op:3 flag:1 value:8s")` has its fields from the lowest bit on, little endian;
-  all words of a stream have one width.
+  all words of a stream have one width. A command may be several words, where strides and the like are
+  registers that are set before it: the function returns a tuple of them. A number in units of 16 bytes is a
+  byte address behind a field of 4 bits that nobody says: `"byte:4 dram:60"`.
   `@encodes` names instructions, copies, and `emit.nop` (a command that only waits and pushes; each queue
   has one). The function is given the device and a command `c`: `c.name`, `c.queue`, `c.flags` (the flags of
   tokens, to be passed on as `**c.flags`), dims and immediates by name, operands with `.at` and
@@ -288,12 +291,15 @@ it.
   Each field is one of these numbers or a constant, for the mock reads words by the same functions.
 * **What cannot be said**, and what to write instead:
   * copies of three dims, or of elements apart: `Copy(..., 2)`; what is beyond two dims becomes several
-    commands. Copies of one row: `Copy(..., 1)`, a command for each row;
-  * queues that order themselves by addresses (Gemmini), by events, or by waiting until at most some commands
-    are left: one `Queue` for all, in order, without overlap; or a `Token` each way, which the driver keeps;
+    commands. Copies of one row: `Copy(..., 1)`, a command for each row, of at most `most` units;
+  * queues that wait for events, or until at most some commands are left: one `Queue` for all, in order,
+    without overlap; or a `Token` each way, which the driver keeps;
+  * two copies that touch the same memory outside, where hardware that compares addresses does not see it: no
+    stream is made in which that happens;
   * what computes while it copies out (a scale on the way to the memory outside): an instruction into a small
     `Memory`, and a `Copy` behind it, which a driver may join;
-  * banks that two units must not share: a `Memory` each;
+  * banks that two units must not share, and parts of a memory that are addressed in other steps: a `Memory`
+    each, with fields of a constant in the address;
   * operands of several units, as 16 rows of a block of weights: a `Memory` whose unit is the block;
   * a step that is always one, without a field for it: a field, which the driver may hold to 1;
   * tables that data is an index of (a sigmoid): they stay with the host;

@@ -76,6 +76,23 @@ def test_models_on_strawberry(name: str) -> None:
     assert all("conv takes conv_integer with requantize behind it" in o.others["npu0"] for o in left)
 
 
+@pytest.mark.llvm
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "least"), [("mlperf_ad_int8", 10), ("mlperf_kws_int8", 5), ("mlperf_vww_int8", 14)]
+)
+def test_models_on_gemmini(name: str, least: int) -> None:
+    case, board = model_case(name), fast("gemmini", ("clock", "1000000000000"))
+    assert_same_bits(case, board)
+    plan = inlay.explain(case.model, board=board, threads=1)
+    products = [o for o in plan.operations if "conv_integer" in o.operator or "matmul" in o.operator]
+    left = [o.others["npu0"] for o in products if o.device != "npu0"]
+    assert len(products) - len(left) == least
+    # Convolutions of each channel by itself, and numbers around an image.
+    assert all("no instruction computes a sum" in x or "mvin puts" in x for x in left)
+
+
 def assert_same_bits(case: Case, board: Board) -> None:
     """Assert that a model computes on a board what it computes on the processor."""
     exe = inlay.compile(case.model, board=board, threads=1)

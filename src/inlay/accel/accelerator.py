@@ -31,7 +31,7 @@ from inlay.accel.declare import (
     Shared,
     Size,
 )
-from inlay.accel.engines import Copy, Stream, Token
+from inlay.accel.engines import Copy, Interlock, Stream, Token
 from inlay.accel.hooks import hook_problems
 from inlay.accel.ignored import ignored
 from inlay.accel.nest import meaning_of
@@ -60,7 +60,7 @@ class Accelerator:
     """
 
     emit: ClassVar[CCalls | Stream] = CCalls()
-    order: ClassVar[tuple[Token, ...]] = ()
+    order: ClassVar[tuple[Token | Interlock, ...]] = ()
     drivers: ClassVar[tuple[Driver, ...]] = (Absent("its description names no driver"),)
     clock: ClassVar[Size] = 10**9
     launch_cycles: ClassVar[Size] = 0
@@ -96,8 +96,18 @@ class Description:
     hooks: Mapping[str, HookDecl]
     queues: Mapping[str, Queue]
     copies: Mapping[str, Copy]
-    order: tuple[Token, ...]
+    order: tuple[Token | Interlock, ...]
     choices: Mapping[str, Choice]
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens by which queues wait for each other; none where the hardware orders them."""
+        return tuple(x for x in self.order if isinstance(x, Token))
+
+    @property
+    def is_interlocked(self) -> bool:
+        """Whether the hardware orders queues by itself."""
+        return any(isinstance(x, Interlock) for x in self.order)
 
     def architecture(self, said: Mapping[str, str]) -> Architecture:
         """Return the architecture for parameters as a board says them.

@@ -29,7 +29,7 @@ from inlay.accel.declare import (
     instruction,
     pattern,
 )
-from inlay.accel.engines import Copy, Pad, Stream, Token, Word
+from inlay.accel.engines import Copy, Interlock, Pad, Stream, Token, Word
 from inlay.accel.nest import Local, nest
 from inlay.accel.numbers import maximum, minimum, requantize, requantize_float, rescale, where
 from inlay.arith.dtype import F32, I8, I16, I32, I64, U8
@@ -48,6 +48,7 @@ __all__ = [
     "Imm",
     "In",
     "InOut",
+    "Interlock",
     "KiB",
     "Library",
     "Local",

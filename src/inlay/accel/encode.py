@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Ordered, Place, Planned
 from inlay.accel.declare import Dim, Encoder
-from inlay.accel.engines import Stream, Word, Written
+from inlay.accel.engines import Stream, Word, Written, joined
 from inlay.accel.stages import Untiled
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import error
@@ -43,8 +43,10 @@ def encoded(arch: Architecture, commands: Sequence[Ordered]) -> bytes:
 
 
 def _flags(arch: Architecture, x: Ordered) -> dict[str, Int]:
-    order = arch.description.order
+    order = arch.description.tokens
     flags = dict.fromkeys((name for t in order for name in (t.push, t.pop)), lit(0))
+    if not order:  # the hardware waits by itself
+        return flags
     flags |= {order[t].pop: lit(1) for t in x.pops} | {order[t].push: lit(1) for t in x.pushes}
     return flags
 
@@ -102,11 +104,14 @@ def _written(arch: Architecture, c: Planned, flags: Mapping[str, Int]) -> Writte
 def _word(arch: Architecture, c: Planned, flags: Mapping[str, Int], numbers: Mapping[str, Int]) -> Written:
     encoder: Encoder = arch.description.encoders[c.name]
     found = encoder.write(arch.device, Shown(arch, c, flags, numbers))
-    if not isinstance(found, Written):
-        raise error(
-            "accel.declaration", f"found the encoding of '{c.name}' to return {type(found).__name__}: no word"
-        )
-    return found
+    if isinstance(found, Written):
+        return found
+    words = cast("Sequence[object]", found) if isinstance(found, tuple | list) else ()
+    several = [x for x in words if isinstance(x, Written)]
+    if not several or len(several) != len(words):
+        kind = type(cast("object", found)).__name__
+        raise error("accel.declaration", f"found the encoding of '{c.name}' to return {kind}: no word")
+    return joined(several)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ def _form(arch: Architecture, c: Planned) -> Form:
         names[made] = name
         return to_int(made)
 
-    flags = {name: symbol(f"flag {name}") for t in arch.description.order for name in (t.push, t.pop)}
+    flags = {name: symbol(f"flag {name}") for t in arch.description.tokens for name in (t.push, t.pop)}
     written = _word(arch, c, flags, {name: symbol(name) for name in numbers_of(c)})
     fixed, said = dict.fromkeys(written.word.fields, 0), dict[str, str]()
     for name, e in written.values.items():
@@ -182,25 +187,27 @@ def decoded(arch: Architecture, stream: bytes) -> list[Ordered]:
     Raises:
         CompileError: `accel.declaration`: a word has no form, or more than one; the last one is not there.
     """
-    found, order, end = forms(arch), arch.description.order, bits(stream_of(arch).end)
-    size = len(end)
+    found, order, end = forms(arch), arch.description.tokens, bits(stream_of(arch).end)
+    at = 0
     made: list[Ordered] = []
-    for at in range(0, len(stream), size):
-        raw = stream[at : at + size]
-        if raw == end:
+    while at < len(stream):
+        if stream[at : at + len(end)] == end:
             return made
-        value = int.from_bytes(raw, "little")
-        fitting = [(f, read) for f in found if (read := _read(f, value)) is not None]
+        here = stream[at:]
+        fitting = [(f, read) for f in found if (read := _read(f, here[: f.word.bits // 8])) is not None]
         if len(fitting) != 1:
             names = ", ".join(f.like.name or "waiting" for f, _ in fitting) or "nothing"
-            raise error("accel.declaration", f"found word {at // size} of a stream to say {names}")
+            raise error("accel.declaration", f"found word {at // len(end)} of a stream to say {names}")
         ((form, read),) = fitting
+        at += form.word.bits // 8
         flags = {name.removeprefix("flag ") for name, n in read.items() if name.startswith("flag ") and n}
         queue = form.like.queue
         names = {id(q): n for n, q in arch.description.queues.items()}
         pops = tuple(i for i, t in enumerate(order) if t.pop in flags and names[id(t.target)] == queue)
         pushes = tuple(i for i, t in enumerate(order) if t.push in flags and names[id(t.source)] == queue)
         numbers = {name: read.get(name, 0) for name in form.like.numbers}
+        if "y" in numbers and "y" not in form.said.values():  # one row, unless nothing is read
+            numbers["y"] = min(1, numbers["x"])
         places = {
             name: Place(
                 read.get(f"{name} at", 0),
@@ -212,8 +219,11 @@ def decoded(arch: Architecture, stream: bytes) -> list[Ordered]:
     raise error("accel.declaration", "found a stream that does not end")
 
 
-def _read(form: Form, value: int) -> dict[str, int] | None:
+def _read(form: Form, raw: bytes) -> dict[str, int] | None:
     """Return what the fields of a word say, or None where it has another form."""
+    if len(raw) * 8 != form.word.bits:
+        return None
+    value = int.from_bytes(raw, "little")
     read: dict[str, int] = {}
     for name, f in form.word.fields.items():
         number = (value >> f.at) & ((1 << f.bits) - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inlay.accel.declare import Imm, Memory, Queue, Shared, Size
@@ -34,6 +34,8 @@ class Copy:
         pad: what it can put around a tile.
         bytes_per_cycle: of the memory of the board, which all copies share.
         latency: cycles before the first byte.
+        most: units that one command moves at most, of a copy of one row that puts nothing around; None for
+            any. More of them are several commands.
     """
 
     source: Shared | Memory
@@ -43,6 +45,7 @@ class Copy:
     pad: Pad | None = None
     bytes_per_cycle: Size = 8
     latency: Size = 0
+    most: int | None = None
 
     @property
     def chip(self) -> Memory:
@@ -72,6 +75,21 @@ class Token:
     target: Queue
     push: str
     pop: str
+
+
+class Interlock:
+    """Hardware that orders queues by itself.
+
+    A command begins when all before it have ended that touch the same, if one of both writes. Compared are
+    addresses in memories of the device, in the order of the stream, whatever the queue; what is in the memory
+    of the board is not.
+
+    Args:
+        queues: that it orders, all of the device.
+    """
+
+    def __init__(self, *queues: Queue) -> None:
+        self.queues = queues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +149,20 @@ class Word:
         if unknown := [name for name in values if name not in self.fields]:
             raise error("accel.declaration", f"found the field {unknown[0]}, needed {', '.join(self.fields)}")
         return Written(self, {name: to_int(value) for name, value in values.items()})
+
+
+def joined(words: Sequence[Written]) -> Written:
+    """Return words that are one command as one: fields have the number of their word before their name."""
+    whole = Word(sum(x.word.bits for x in words), "")
+    values: dict[str, Int] = {}
+    at = 0
+    for number, x in enumerate(words):
+        whole.fields |= {
+            f"{number}.{n}": Field(at + f.at, f.bits, f.signed) for n, f in x.word.fields.items()
+        }
+        values |= {f"{number}.{n}": value for n, value in x.values.items()}
+        at += x.word.bits
+    return Written(whole, values)
 
 
 class Stream:

@@ -14,6 +14,21 @@ from inlay.accel.plan import Buffer, Setting
 from inlay.arith.expr import Sym
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """Who brings a tensor: its latency, bytes in a cycle, and units of a command at most."""
+
+    latency: int
+    rate: int
+    most: int | None
+
+    def cycles(self, commands: int, units: int, unit: int) -> int:
+        """Return about how long a tile is moved."""
+        if self.most is not None:
+            commands = max(commands, -(-units // self.most))
+        return self.latency * commands + units * unit // self.rate
+
+
 class Estimate:
     """Estimates of tilings of a match.
 
@@ -31,10 +46,10 @@ class Estimate:
         self._known: list[dict[tuple[int, ...], tuple[int, int]]] = [{} for _ in self._needed]
         self._steps = [(step, *self._loops_of(step)) for step in setting.group.steps]
 
-    def _copy(self, tensor: Tensor) -> tuple[int, int]:
-        """Return latency and bytes in a cycle of who brings a tensor."""
+    def _copy(self, tensor: Tensor) -> _Copy:
         arch, copy = self._group.arch, copy_of(self._group.arch, tensor.copy)
-        return arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
+        latency, rate = arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
+        return _Copy(latency, rate, copy.most)
 
     def _loops_of(self, step: Step) -> tuple[dict[Sym, Sym | None], list[Sym]]:
         """Return the loop of the match under each loop of an instruction, and those that are left."""
@@ -51,7 +66,7 @@ class Estimate:
         if found is None:
             b, copy = self._needed[at], self._copies[at]
             units = tile_units(b, counts)
-            cycles = 0 if copy is None else copy[0] * _copies(b, counts) + units * b.laid.unit // copy[1]
+            cycles = 0 if copy is None else copy.cycles(_copies(b, counts), units, b.laid.unit)
             found = self._known[at][key] = units, cycles
         return found
 

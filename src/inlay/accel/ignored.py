@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.declare import Absent, Encoder, Instruction, Library, Memory, Mock
-from inlay.accel.engines import Copy, Stream, Token
+from inlay.accel.engines import Copy, Interlock, Stream, Token
 from inlay.arith.expr import Int
 from inlay.runtime.driver_arguments import C_TYPES
 
@@ -22,6 +22,10 @@ def ignored(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object
         declared: its attributes and those that it inherits, by name.
     """
     yield from ((problem, None) for problem in _of_drivers(cls.drivers))
+    order = cast("tuple[object, ...]", cls.order)
+    if not isinstance(cls.order, tuple) or not all(isinstance(x, Token | Interlock) for x in order):
+        yield "found an order that is no tuple of Token(...), or of one Interlock(...)", None
+        return
     yield from ((problem, None) for problem in _misnamed(cls, declared))
     for name in ("clock", "launch_cycles"):
         if not isinstance(getattr(cls, name), int | Int):
@@ -53,8 +57,8 @@ def _misnamed(cls: Any, declared: Mapping[str, Any]) -> Iterator[str]:
             yield f"found a driver as '{name}', needed it in `drivers`"
         elif isinstance(x, CCalls | Stream) and name != "emit":
             yield f"found what commands are as '{name}', needed it as `emit`"
-        elif isinstance(x, Token) and not any(x is t for t in cls.order):
-            yield f"found the token '{name}', which is not in `order`"
+        elif isinstance(x, Token | Interlock) and not any(x is t for t in cls.order):
+            yield f"found the {type(x).__name__.lower()} '{name}', which is not in `order`"
 
 
 def _of_calls(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

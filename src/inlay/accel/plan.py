@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Place, Planned, Span
@@ -364,7 +364,10 @@ def copies(
         for r, i in zip(outer, index, strict=True):
             at = at * r.extent + r.start + i
         at = (at * rows.extent + rows.start) * columns.extent + columns.start
-        yield _moved(arch, tensor, base + n * step, at, rows, columns)
+        most = copy.most or max(columns.length, 1)
+        for first in range(0, max(columns.length, 1), most):
+            part = replace(columns, length=min(most, columns.length - first))
+            yield _moved(arch, tensor, base + n * step + first, at + first, rows, part)
 
 
 def _run(axis: Axis, begin: Mapping[Sym, int], count: Mapping[Sym, int]) -> _Run:
@@ -390,7 +393,8 @@ def _moved(arch: Architecture, tensor: Tensor, chip: int, at: int, rows: _Run, c
     x, copy = tensor.laid, copy_of(arch, tensor.copy)
     y, width = (rows.length, columns.length) if rows.length and columns.length else (0, columns.length)
     numbers = {
-        "y": y, "x": width, "stride": columns.extent, "top": rows.before, "bottom": rows.after,
+        "y": y, "x": width, "stride": columns.extent if copy.dims > 1 else 0,
+        "top": rows.before, "bottom": rows.after,
         "left": columns.before, "right": columns.after, "value": x.outside or 0,
         "dram": tensor.at // x.unit + at,
     }  # fmt: skip

@@ -87,7 +87,7 @@ class Value:
 
     Attributes:
         buffer: under which loads name it.
-        source: the value of the program; None for sums, and for what is found from a factor.
+        source: the value of the program; None for inner sums, and for what is found from a factor.
         factor: where it is a multiplier or a shift, that is its `part`.
         part: `mul`, `shift`, `scale`, or empty.
         outside: what is around it, where indices leave it; None where they do not.
@@ -326,7 +326,8 @@ class Stages:
     ) -> ScalarValue:
         if _type(self.found[node]).dtype is not I32:
             raise Untiled(f"sums of {_type(self.found[node]).dtype}: i32")
-        sums = self._value("sums", _type(self.found[node]).shape, I32, None)
+        source = self.found[node] if node is self.result else None
+        sums = self._value("sums", _type(self.found[node]).shape, I32, source)
         before = te.Tensor(sums.buffer)[at]
         self.stages.append(Stage((*self.loops, *reductions), sums, at, (before + term).scalar, is_sum=True))
         return before

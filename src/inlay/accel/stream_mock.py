@@ -23,7 +23,7 @@ from inlay.accel.mock import mock_of
 from inlay.accel.nest import formats
 from inlay.accel.order import unordered
 from inlay.accel.plan import SHARED
-from inlay.accel.tile import channels
+from inlay.accel.tile import channels, interlocked
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import error
 from inlay.bytecode.formula import Arg
@@ -51,6 +51,8 @@ class StreamMock:
             RunError: `run.device-failed`.
         """
         stream = [replace(x, command=self._touching(x.command)) for x in decoded(self._arch, words)]
+        if self._arch.description.is_interlocked:
+            stream = [*interlocked(self._arch, (x.command for x in stream))]
         if wrong := next(unordered(stream, self._channels), None):
             raise _refused(wrong)
         state = _State(self._arch, region)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from inlay.accel.accelerator import Architecture, Description
 from inlay.accel.declare import Dim, Imm, Instruction, Memory, Shared
 from inlay.accel.encode import Form, bits, forms, numbers_of, stream_of
-from inlay.accel.engines import Copy, Stream
+from inlay.accel.engines import Copy, Interlock, Stream
 from inlay.accel.order import connected
 from inlay.accel.tile import channels
 from inlay.base.diagnostics import Collector, InlayError
@@ -45,6 +45,7 @@ def _problems(arch: Architecture) -> Iterator[str]:
         yield from (f"the copy '{name}' {problem}" for problem in _of_copy(arch, name, copy))
     used = {*(i.queue for i in d.instructions.values()), *(c.queue for c in d.copies.values())}
     names = [name for name, q in d.queues.items() if q in used]
+    yield from _of_order(arch)
     if apart := connected(channels(arch), names):
         yield f"found no way of tokens from the queue '{apart[0]}' to '{apart[1]}'"
     yield from _of_flags(arch)
@@ -76,9 +77,20 @@ def _of_widths(arch: Architecture, found: list[Form]) -> Iterator[str]:
     """Yield words of other widths than the last one: a device reads one after the other."""
     whole = len(bits(stream_of(arch).end)) * 8
     for form in found:
-        if form.word.bits != whole:
+        if form.word.bits % whole:
             name = form.like.name or f"waiting in {form.like.queue}"
             yield f"found words of '{name}' of {form.word.bits} bits, needed {whole}, as the end has"
+
+
+def _of_order(arch: Architecture) -> Iterator[str]:
+    """Yield what is wrong with an interlock: it orders all queues that there are, and no tokens beside it."""
+    d = arch.description
+    locks = [x for x in d.order if isinstance(x, Interlock)]
+    if locks and len(d.order) > 1:
+        yield "found an Interlock among other ways to wait, needed it alone: then nothing else is waited for"
+    for x in locks:
+        if left := [name for name, q in d.queues.items() if q not in x.queues]:
+            yield f"found an Interlock without the queue '{left[0]}', needed all of the device"
 
 
 def _of_flags(arch: Architecture) -> Iterator[str]:
@@ -86,7 +98,8 @@ def _of_flags(arch: Architecture) -> Iterator[str]:
     d = arch.description
     names = {id(q): name for name, q in d.queues.items()}
     for queue in d.queues.values():
-        flags = [t.pop for t in d.order if t.target is queue] + [t.push for t in d.order if t.source is queue]
+        flags = [t.pop for t in d.tokens if t.target is queue]
+        flags += [t.push for t in d.tokens if t.source is queue]
         for flag in dict.fromkeys(f for f in flags if flags.count(f) > 1):
             yield f"found the flag '{flag}' of the queue '{names[id(queue)]}' to mean two tokens"
 
@@ -95,7 +108,7 @@ def _alike(found: list[Form]) -> Iterator[str]:
     """Yield commands whose words cannot be told apart."""
     for a, b in itertools.combinations(found, 2):
         (mask, value), (other_mask, other) = _fixed_bits(a), _fixed_bits(b)
-        if a.word.bits == b.word.bits and not mask & other_mask & (value ^ other):
+        if not mask & other_mask & (value ^ other):
             first, second = (x.like.name or f"waiting in {x.like.queue}" for x in (a, b))
             yield f"found no field that tells words of '{first}' from those of '{second}'"
 
@@ -119,6 +132,8 @@ def _of_copy(arch: Architecture, name: str, copy: Copy) -> Iterator[str]:
         yield f"has {copy.dims} dims, needed 1 or 2"
     if name not in d.encoders:
         yield "has no encoding"
+    if copy.most is not None and (copy.dims != 1 or copy.pad is not None or copy.most < 1):
+        yield f"moves at most {copy.most} units, needed some above 0, and one row without anything around it"
     if copy.pad is not None and not isinstance(copy.target, Memory):
         yield "puts something around what leaves the device"
 

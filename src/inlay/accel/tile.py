@@ -19,7 +19,7 @@ from inlay.accel.declare import Access
 from inlay.accel.estimate import Estimate, tile_units
 from inlay.accel.group import Group, Tensor
 from inlay.accel.order import Channel, Ordering
-from inlay.accel.plan import Buffer, Part, Setting, Tiling, plan
+from inlay.accel.plan import SHARED, Buffer, Part, Setting, Tiling, plan
 from inlay.accel.simulate import Timing, simulate
 from inlay.accel.stages import Loop, Untiled
 from inlay.arith.expr import Sym
@@ -63,9 +63,12 @@ class Scheduled:
 
 
 def channels(arch: Architecture) -> tuple[Channel, ...]:
-    """Return the queues of tokens, in the order of the declaration."""
-    names = {id(q): name for name, q in arch.description.queues.items()}
-    return tuple(Channel(names[id(t.source)], names[id(t.target)]) for t in arch.description.order)
+    """Return how queues wait for each other: by tokens, in declared order, or by an interlock."""
+    d = arch.description
+    names = {id(q): name for name, q in d.queues.items()}
+    if d.is_interlocked:
+        return tuple(itertools.starmap(Channel, itertools.permutations(d.queues, 2)))
+    return tuple(Channel(names[id(t.source)], names[id(t.target)]) for t in d.tokens)
 
 
 def search(ways: Sequence[Setting], most: int = _MOST_RANKED) -> Scheduled:
@@ -125,13 +128,31 @@ def result_of(group: Group) -> Tensor:
 
 
 def in_order(arch: Architecture, commands: Iterable[Planned]) -> tuple[tuple[Ordered, ...], Timing]:
-    """Return commands with tokens, and what they take."""
+    """Return commands with tokens, and what they take.
+
+    Raises:
+        Untiled: copies touch the same outside, and hardware that orders queues does not see it.
+    """
     found = channels(arch)
-    ordering = Ordering(found)
-    for command in commands:
-        ordering.add(command)
-    stream = tuple(ordering.ordered())
+    if not arch.description.is_interlocked:
+        ordering = Ordering(found)
+        for command in commands:
+            ordering.add(command)
+        stream = tuple(ordering.ordered())
+        return stream, simulate(stream, len(found))
+    stream = interlocked(arch, commands)
+    if any(span.memory == SHARED for x in stream for span in (*x.command.reads, *x.command.writes)):
+        raise Untiled("the hardware orders no copies by addresses outside")
     return stream, simulate(stream, len(found))
+
+
+def interlocked(arch: Architecture, commands: Iterable[Planned]) -> tuple[Ordered, ...]:
+    """Return commands with the waits that the hardware inserts, by what they touch inside of the device."""
+    given, ordering = list(commands), Ordering(channels(arch))
+    for c in given:
+        reads, writes = (tuple(s for s in spans if s.memory != SHARED) for spans in (c.reads, c.writes))
+        ordering.add(replace(c, reads=reads, writes=writes))
+    return tuple(Ordered(c, x.pops, x.pushes) for c, x in zip(given, ordering.ordered(), strict=True))
 
 
 _Ranked = tuple[Setting, Mapping[Sym, int], tuple[Sym, ...]]
