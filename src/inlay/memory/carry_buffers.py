@@ -10,7 +10,8 @@
 
 A turn reads `h` and writes what the next turn reads, so one buffer is not enough and two are: what is
 written in a turn is `h` in the next one and overwritten in the one after. The first `h` comes from
-outside and is never written. A turn that hands `h` on leaves both as they are.
+outside and is not written, unless it has a storage of its own that nothing reads later: then that is the
+second buffer, and `a` alone is made. A turn that hands `h` on leaves both as they are.
 
 **When it is right.** Nothing but this loop may see `h` or what is written, or it would see them change:
 they are read by kernels and by operators that do not hand their operand on, directly or through views,
@@ -53,6 +54,7 @@ class _Carry:
         view: `tensor_at` of one of them.
         storage: `alloc_storage` of one of them.
         buffers: parameters for the buffer to write and the other one.
+        takes_first: whether the first value may be overwritten, and is the other one.
     """
 
     position: int
@@ -60,6 +62,7 @@ class _Carry:
     view: Call
     storage: Call
     buffers: tuple[Var, Var]
+    takes_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +102,17 @@ class _Uses:
 
     def __init__(self, root: Function, loops: frozenset[Var], known: Mapping[Var, Expr]) -> None:
         self._mentions: dict[Var, list[Expr]] = {}
+        self._values = known
         self._names: dict[Expr, Var] = {value: var for var, value in known.items()}
         self._kept: dict[Var, Function] = {}  # by a function that mentions it and may run later
+        self._where: dict[Expr, tuple[Expr, int]] = {}  # the block of a value, and its number there
         in_place = {known[var] for var in loops}
         pending: list[tuple[Expr, Function | None]] = [(root.body, None)]
         while pending:
             block, keeper = pending.pop()
             lets, tail = spine(block)
-            for value in (*(let.value for let in lets), tail):
+            for number, value in enumerate((*(let.value for let in lets), tail)):
+                self._where[value] = block, number
                 inside = value if isinstance(value, Function) and value not in in_place else keeper
                 pending.extend((x, inside) for x in nested(value))
                 for operand in (value, *operands(value)):
@@ -118,6 +124,14 @@ class _Uses:
     def of(self, var: Var) -> Sequence[Expr]:
         """Return the values that mention a variable."""
         return self._mentions.get(var, ())
+
+    def ends_at(self, var: Var, call: Call) -> bool:
+        """Whether a tensor is made in the block of a call, and nothing but that call has it from there on."""
+        block, number = self._where[call]
+        before = [value for value in self.of(var) if value is not call]
+        where = [self._where[value] for value in (self._values[var], *before)]
+        reads = all(self._shown_by(value, var) is var for value in before)
+        return reads and call.args.count(var) == 1 and all(b is block and n < number for b, n in where)
 
     def others(self, var: Var) -> Iterator[Expr]:
         """Yield what may see a tensor beyond the moment in which it is mentioned."""
@@ -173,7 +187,21 @@ def _carries(var: Var, node: Function, known: Mapping[Var, Expr], uses: _Uses) -
         if any(carried.get(u) is not v for v in made for u in uses.others(v)):  # type: ignore[arg-type,call-overload]
             continue
         buffers = tuple(make.var(f"{param.name}.{n}", view.type) for n in ("next", "spare"))
-        yield _Carry(position, made, view, storage, buffers)  # type: ignore[arg-type]
+        entries = [x for x in uses.of(var) if isinstance(x, Call) and x.callee is var and x not in again]
+        takes = len(entries) == 1 and _may_take(entries[0], position, view, storage, known, uses)
+        yield _Carry(position, made, view, storage, buffers, takes)  # type: ignore[arg-type]
+
+
+def _may_take(
+    entry: Call, position: int, view: Call, storage: Call, known: Mapping[Var, Expr], uses: _Uses
+) -> bool:
+    """Whether what a loop is entered with has a buffer of its own, which is free behind the first turn."""
+    first = entry.args[position]
+    own = known.get(first) if isinstance(first, Var) else None
+    made = _storage_of(own, known, uses)
+    if own is None or made is None or not isinstance(first, Var):
+        return False
+    return own.type == view.type and _alike(made, storage) and uses.ends_at(first, entry)
 
 
 def _storage_of(view: Expr | None, known: Mapping[Var, Expr], uses: _Uses) -> Call | None:
@@ -272,7 +300,7 @@ class _Rewriter:
                 return self.replaced.get(value, value)
             case Call(callee=Var() as callee) if callee in self.loops:
                 loop = self.loops[callee]
-                extra = self._again(value, loop) if callee in self.inside else _made(loop, before)
+                extra = self._again(value, loop) if callee in self.inside else _made(loop, value, before)
                 return replace(value, callee=loop.var, args=(*self._args(value), *extra))
             case Call():
                 args = self._args(value)
@@ -283,20 +311,23 @@ class _Rewriter:
     def _args(self, call: Call) -> tuple[Expr, ...]:
         return tuple([self.replaced.get(a, a) if isinstance(a, Var) else a for a in call.args])
 
-    def _again(self, call: Call, loop: _Loop) -> list[Var]:
+    def _again(self, call: Call, loop: _Loop) -> list[Expr]:
         """Return the buffers of the next turn: the other way round, if one was written."""
-        extra: list[Var] = []
+        extra: list[Expr] = []
         for carry in loop.carries:
             was_written = call.args[carry.position] in carry.made
             extra += reversed(carry.buffers) if was_written else carry.buffers
         return extra
 
 
-def _made(loop: _Loop, before: list[tuple[Var, Expr, Let | None]]) -> list[Var]:
+def _made(loop: _Loop, entry: Call, before: list[tuple[Var, Expr, Let | None]]) -> list[Expr]:
     """Make the buffers where a loop is entered."""
-    extra: list[Var] = []
+    extra: list[Expr] = []
     for carry in loop.carries:
         for buffer in carry.buffers:
+            if carry.takes_first and buffer is carry.buffers[1]:
+                extra.append(entry.args[carry.position])
+                continue
             storage = make.var(f"{buffer.name}.s", STORAGE, carry.storage.span)
             tensor = Var(buffer.name, carry.view.type, carry.view.span, carry.view.place)
             before.append((storage, replace(carry.storage), None))

@@ -14,9 +14,11 @@ A call of a kernel has a position for each of its phases (`Kernel.accesses`): a 
 later phases than an operand is read in may have the bytes of that, and so may scratch memory.
 
 A storage *escapes* when something may hold its bytes beyond the interval we see: it is returned,
-passed to a function, carried round a loop, captured, put into a data type or a cell, or is the
-operand of an operator that takes it over (`op.in_place`). Such storage is counted at run time and
-gets an allocation of its own.
+passed to a function, made in a turn of a loop and carried into the next one, captured, put into a data
+type or a cell, or is the operand of an operator that takes it over (`op.in_place`). Such storage is
+counted at run time and gets an allocation of its own. What is made before a loop and carried round it,
+as the two buffers of `carry_buffers` are, is seen: a parameter refers to all that turns may give it
+(`memory/carried.py`), and the result of the loop to what its ends refer to.
 
 Kernels may write a result over an operand that dies there (`Accesses.overlays`; `Port.may_alias` where
 no code was made): both storages become one *group* and share their bytes.
@@ -52,6 +54,7 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.memory.aliases import NOTHING
+from inlay.memory.carried import carried_by, results_of
 from inlay.memory.chains import Chains, VectorClock
 from inlay.memory.explicit_alloc import size_of
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
@@ -241,6 +244,10 @@ class _Walker:
         self._loop_bodies: dict[Var, Function] = {}
         # For each loop being walked: where it began, and what it uses from outside.
         self._open_loops: list[tuple[int, dict[Storage, None]]] = []
+        # For each loop that was entered: where, and what its parameters refer to.
+        self._entered: dict[Var, tuple[int, Sequence[frozenset[Var]]]] = {}
+        # What the fields of tuples refer to.
+        self._fields: dict[Var, Sequence[frozenset[Var]]] = {}
         self._requests: list[Request] = []
         # What might be written over what, and where.
         self._overwrites: list[tuple[Storage, Storage, Invocation]] = []
@@ -305,9 +312,12 @@ class _Walker:
                     result |= self._arm(arm.body)
                 return result
             case Tuple(fields=fields):
+                if var is not None:
+                    self._fields[var] = [self._refers_of((x,)) for x in fields]
                 return self._use(fields)
-            case Project(value=whole):
-                return self._use((whole,))
+            case Project(value=whole, index=index):
+                parts = self._fields.get(whole) if isinstance(whole, Var) else None
+                return self._use((whole,)) if parts is None else self._use_all(parts[index])
             case Call():
                 return self._call(value, var)
             case _:
@@ -332,11 +342,9 @@ class _Walker:
                 shared = NOTHING if op.alias is None else used[op.alias]
                 return shared.union(*(used[index] for index in op.in_place))
             case Var() as callee if callee in self._loop_bodies:
-                self._escape(self._use(call.args), "a loop carries it")
-                return self._loop(callee)
-            case Var() as callee if callee in self.loops:
-                # A jump back to a loop that is being walked.
-                self._escape(self._use(call.args), "a loop carries it")
+                return self._loop(callee, call.args, var)
+            case Var() as callee if callee in self._entered:
+                self._jump(callee, call.args)
                 return NOTHING
             case ConstructorRef():
                 self._escape(self._use(call.args), "a constructed value holds it")
@@ -350,18 +358,35 @@ class _Walker:
                 self._escape(self._use((call.callee, *call.args)), "a function takes it")
                 return NOTHING
 
-    def _loop(self, callee: Var) -> frozenset[Var]:
+    def _loop(self, callee: Var, args: Sequence[Expr], var: Var | None) -> frozenset[Var]:
         """Walk the body of a loop where it is written; what it uses from outside lives through it."""
-        body = self._loop_bodies.pop(callee)
-        self._open_loops.append((self._position, {}))
+        body, begin = self._loop_bodies.pop(callee), self._position
+        carried = carried_by(callee, body, [self._use((x,)) for x in args], self._refers)
+        self._refers.update(zip(body.params, carried, strict=True))
+        self._entered[callee] = begin, carried
+        self._open_loops.append((begin, {}))
         result = self._arm(body.body)
         _, outside = self._open_loops.pop()
         for storage in outside:
             self._touch(storage, self._position, self._position)
         # What one turn makes may be the result of the loop, but not of two turns at once: it leaves
         # the turn, so it cannot be planned as if each turn had it to itself.
-        self._escape(result, "it leaves a loop")
+        self._escape(self._made_behind(begin, result), "it leaves a loop")
+        fields = results_of(callee, body, self._fields)
+        if var is not None and fields is not None:
+            self._fields[var] = fields
         return result
+
+    def _jump(self, callee: Var, args: Sequence[Expr]) -> None:
+        """Carry values into the next turn of a loop that is being walked."""
+        begin, carried = self._entered[callee]
+        for arg, known in zip(args, carried, strict=True):
+            refers = self._use((arg,))
+            self._escape(self._made_behind(begin, refers) | (refers - known), "a loop carries it")
+
+    def _made_behind(self, begin: int, refers: frozenset[Var]) -> frozenset[Var]:
+        """Return the storages that are made behind a position."""
+        return frozenset(v for v in refers if self._made[self._storage[v]] > begin)
 
     # ------------------------------------------------------------------ storages
 
@@ -478,7 +503,9 @@ class _Walker:
 
     def _use(self, exprs: Iterable[Expr]) -> frozenset[Var]:
         """Note a use of everything that these refer to, here; return it."""
-        found = self._refers_of(exprs)
+        return self._use_all(self._refers_of(exprs))
+
+    def _use_all(self, found: frozenset[Var]) -> frozenset[Var]:
         for var in found:
             self._touch(self._storage[var], self._position, self._position)
         return found
