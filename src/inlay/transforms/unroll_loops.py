@@ -249,7 +249,7 @@ def _joined(block: BlockWriter, rows: Rows) -> Expr:
 PASS = Pass(
     __name__,
     run,
-    "put the turns of loops one behind the other that devices take as one",
+    "make straight code of loops of one turn, and of those that devices take as one",
     requires=(Property.TYPED, Property.ANF),
     options=UnrollOptions,
 )
