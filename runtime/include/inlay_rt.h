@@ -99,6 +99,7 @@ typedef struct inlay_result {
     void *block;
     size_t block_bytes;
     size_t block_align;
+    size_t room; /* bytes that are there from `data` on */
 } inlay_result_t;
 
 /* A step of a native kernel: 0, or the number of the assertion that does not hold. */
@@ -284,6 +285,22 @@ inlay_status_t inlay_call(inlay_activation_t *activation, uint32_t entry,
                           const inlay_tensor_t *inputs, uint32_t n_inputs,
                           inlay_result_t *results, uint32_t n_results, inlay_error_t *error);
 
+/* State: an input that a call may make longer where it is, and the result that it becomes. `room` is how
+ * many bytes the memory at the data of the input has. */
+typedef struct inlay_state {
+    uint32_t input, result;
+    size_t room;
+} inlay_state_t;
+
+/* Like `inlay_call`, with state. The call may write what lies behind such an input, and never the input
+ * itself: after a failure all is as it was. A result that is its input and more behind it has the same
+ * `data`, no `block`, and the room that there was: it lives where the input does. Any other has memory of
+ * its own, with room where it grew. No two calls at a time may have state in the same memory. */
+inlay_status_t inlay_call_state(inlay_activation_t *activation, uint32_t entry,
+                                const inlay_tensor_t *inputs, uint32_t n_inputs,
+                                const inlay_state_t *states, uint32_t n_states,
+                                inlay_result_t *results, uint32_t n_results, inlay_error_t *error);
+
 /* What a call returns where lists, options or tuples are among its results. */
 typedef struct inlay_values {
     inlay_result_t *tensors;
@@ -316,6 +333,7 @@ typedef struct inlay_usage {
     size_t peak_bytes;      /* in the host's memory at most at once: storages, scratch memory of kernels,
                                and results that were copied; as they are long, not rounded up */
     uint64_t storages;      /* with bytes of their own, in any memory */
+    uint64_t copied_bytes;  /* by instructions, and where results left: not by kernels */
     const size_t *memories; /* of each memory of the module, what devices held there at most at once;
                                NULL without devices */
     uint32_t n_memories;    /* how many `memories` has; 0 where it is NULL */

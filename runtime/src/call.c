@@ -48,7 +48,7 @@ static void close_predictions(inlay_activation_t *m)
 static void count_anew(inlay_activation_t *m)
 {
     m->heap.asked = m->heap.most_asked = 0;
-    m->heap.made = 0;
+    m->heap.made = m->heap.copied = 0;
     if (m->heap.lodged) memcpy(m->heap.most_lodged, m->heap.lodged, counter_bytes(m) / 2);
 }
 
@@ -107,27 +107,72 @@ static inlay_status_t run_function(inlay_activation_t *m, const inlay_entry_t *e
     return status;
 }
 
-static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry,
-                          const inlay_tensor_t *inputs, inlay_result_t *results)
+/* The inputs of a call, and which of them are state. */
+typedef struct given {
+    const inlay_tensor_t *inputs;
+    const inlay_state_t *states;
+    uint32_t n_states;
+} given_t;
+
+static const inlay_state_t *state_of_input(const given_t *given, uint32_t input)
+{
+    uint32_t i;
+    for (i = 0; i < given->n_states; i++)
+        if (given->states[i].input == input) return &given->states[i];
+    return NULL;
+}
+
+static const inlay_state_t *state_of_result(const given_t *given, uint32_t result)
+{
+    uint32_t i;
+    for (i = 0; i < given->n_states; i++)
+        if (given->states[i].result == result) return &given->states[i];
+    return NULL;
+}
+
+/* When a result leaves. What leaves a block as pages is first: then that is free where others are copied.
+ * State is last: then nobody else looks at it. */
+static int turn_of(const inlay_activation_t *m, const given_t *given, uint32_t result)
+{
+    if (given->n_states && state_of_result(given, result)) return 2;
+    return inlay_is_lifted(m, m->first->slots + result) ? 0 : 1;
+}
+
+static inlay_status_t leave_with(inlay_activation_t *m, const given_t *given, uint32_t i,
+                                 inlay_result_t *result)
+{
+    inlay_slot_t *slot = m->first->slots + i;
+    const inlay_state_t *state = given->n_states ? state_of_result(given, i) : NULL;
+    const inlay_status_t status =
+        state ? inlay_export_state(m, slot, given->inputs[state->input].data, result)
+              : inlay_export(m, slot, 1, result);
+    if (status != INLAY_OK) return status;
+    inlay_slot_release(&m->heap, slot);
+    slot->tag = KIND_EMPTY;
+    return INLAY_OK;
+}
+
+static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry, const given_t *given,
+                          inlay_result_t *results)
 {
     const inlay_function_t *f = &m->module->functions[entry->function];
     inlay_status_t status = INLAY_OK;
     uint32_t i;
-    int is_later;
+    int turn, turns = given->n_states ? 3 : 2;
     count_anew(m);
     INLAY_TRY(inlay_stack_root(m, f->frame));
-    for (i = 0; i < entry->inputs.n; i++)
-        INLAY_TRY(inlay_push_input(m, m->current->slots + i, &inputs[i]));
+    for (i = 0; i < entry->inputs.n; i++) {
+        const inlay_state_t *state = given->n_states ? state_of_input(given, i) : NULL;
+        inlay_slot_t *slot = m->current->slots + i;
+        INLAY_TRY(state ? inlay_push_state(m, slot, &given->inputs[i], state->room)
+                        : inlay_push_input(m, slot, &given->inputs[i]));
+    }
     INLAY_TRY(run_function(m, entry));
     for (i = 0; i < entry->outputs.n; i++) results[i].block = NULL;
-    /* What leaves a block as pages is first: then that is free where others are copied. */
-    for (is_later = 0; is_later < 2; is_later++)
-        for (i = 0; i < entry->outputs.n && status == INLAY_OK; i++) {
-            inlay_slot_t *slot = m->first->slots + i;
-            if (results[i].block || (!is_later && !inlay_is_lifted(m, slot))) continue;
-            status = inlay_export(m, slot, 1, &results[i]);
-            if (status == INLAY_OK) inlay_slot_release(&m->heap, slot);
-        }
+    for (turn = 0; turn < turns; turn++)
+        for (i = 0; i < entry->outputs.n && status == INLAY_OK; i++)
+            if (m->first->slots[i].tag != KIND_EMPTY && turn_of(m, given, i) == turn)
+                status = leave_with(m, given, i, &results[i]);
     for (i = 0; i < entry->outputs.n && status != INLAY_OK; i++)
         inlay_result_release(m->host, &results[i]);
     return status;
@@ -161,7 +206,16 @@ inlay_status_t inlay_call(inlay_activation_t *m, uint32_t index, const inlay_ten
                           uint32_t n_inputs, inlay_result_t *results, uint32_t n_results,
                           inlay_error_t *error)
 {
+    return inlay_call_state(m, index, inputs, n_inputs, NULL, 0, results, n_results, error);
+}
+
+inlay_status_t inlay_call_state(inlay_activation_t *m, uint32_t index, const inlay_tensor_t *inputs,
+                                uint32_t n_inputs, const inlay_state_t *states, uint32_t n_states,
+                                inlay_result_t *results, uint32_t n_results, inlay_error_t *error)
+{
+    given_t given = {inputs, states, n_states};
     inlay_error_t unheard;
+    uint32_t i;
     const inlay_entry_t *entry;
     m->error = error ? error : &unheard;
     m->error->depth = 0;
@@ -173,7 +227,10 @@ inlay_status_t inlay_call(inlay_activation_t *m, uint32_t index, const inlay_ten
     if (n_results != entry->outputs.n)
         return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "room for another number of results", NULL,
                           0);
-    return leave(m, run(m, entry, inputs, results));
+    for (i = 0; i < n_states; i++)
+        if (states[i].input >= n_inputs || states[i].result >= n_results)
+            return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "a state is no input or no result", NULL, 0);
+    return leave(m, run(m, entry, &given, results));
 }
 
 inlay_status_t inlay_call_structured(inlay_activation_t *m, uint32_t index,
@@ -197,6 +254,7 @@ void inlay_activation_usage(const inlay_activation_t *m, inlay_usage_t *usage)
 {
     usage->peak_bytes = m->heap.most_asked;
     usage->storages = m->heap.made;
+    usage->copied_bytes = m->heap.copied;
     usage->memories = m->heap.most_lodged;
     usage->n_memories = m->heap.most_lodged ? m->module->n_memories : 0;
 }

@@ -96,7 +96,7 @@ static inline inlay_storage_t *open_storage(inlay_heap_t *heap, void *data, size
     storage->data = data;
     storage->bytes = storage->capacity = bytes;
     storage->align = BLOCK_ALIGN;
-    storage->owned = 0;
+    storage->owned = STORAGE_LENT;
     storage->pins = 0;
     storage->accesses = NULL;
     storage->guards = NULL;
@@ -128,7 +128,7 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
     }
     storage->capacity = capacity;
     storage->align = align < BLOCK_ALIGN ? BLOCK_ALIGN : align;
-    storage->owned = 1;
+    storage->owned = STORAGE_OWNED;
     heap->used_bytes += capacity;
     heap->made++;
     inlay_heap_asked(heap, bytes);
@@ -149,7 +149,7 @@ inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_space_t *space
     }
     storage->space = space;
     storage->memory = memory;
-    storage->owned = 1;
+    storage->owned = STORAGE_OWNED;
     heap->lodged[space->memory] += bytes;
     heap->made++;
     if (heap->lodged[space->memory] > heap->most_lodged[space->memory])
@@ -157,7 +157,7 @@ inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_space_t *space
     return storage;
 }
 
-void inlay_heap_disown(inlay_storage_t *storage) { storage->owned = 0; }
+void inlay_heap_disown(inlay_storage_t *storage) { storage->owned = STORAGE_LENT; }
 
 /* Return the object's own memory, and a storage's bytes. Its items are the caller's business. */
 static void recycle(inlay_heap_t *heap, inlay_object_t *object)
@@ -167,10 +167,10 @@ static void recycle(inlay_heap_t *heap, inlay_object_t *object)
 #if INLAY_RACES
         if (storage->written) inlay_intervals_clear(&heap->intervals, &storage->written);
 #endif
-        if (storage->owned && storage->space) {
+        if (storage->owned == STORAGE_OWNED && storage->space) {
             heap->lodged[storage->space->memory] -= storage->bytes;
             storage->space->driver->release(storage->space->device, storage->memory);
-        } else if (storage->owned) {
+        } else if (storage->owned == STORAGE_OWNED) {
             heap->used_bytes -= storage->capacity;
             heap->asked -= storage->bytes;
             inlay_blocks_give(&heap->blocks, storage->data, storage->capacity, storage->align);

@@ -43,6 +43,7 @@ typedef struct inlay_heap {
     size_t asked;      /* bytes of storages, of workspaces, and of results that were copied out */
     size_t most_asked; /* the most of that at once, since the call began */
     uint64_t made;     /* storages with bytes of their own, since the call began */
+    uint64_t copied;   /* bytes that instructions and leaving results were copied in, since then */
     size_t *most_lodged; /* the most in each memory of a device, since the call began */
 } inlay_heap_t;
 
@@ -76,6 +77,12 @@ void inlay_heap_unpin(inlay_heap_t *heap, inlay_storage_t *storage);
 
 /* Free an object whose count has reached 0, and all that dies with it. */
 void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object);
+
+/* Whether what grows out of a storage is to outlive the call with its room. */
+static inline int inlay_is_state(const inlay_storage_t *storage)
+{
+    return storage->owned == STORAGE_STATE || storage->align == ALONE_ALIGN;
+}
 
 static inline void inlay_retain(inlay_object_t *object)
 {

@@ -70,12 +70,14 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
     result->dtype = view->dtype;
     result->rank = view->rank;
     if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
-    is_own = is_sole && view->header.count == 1 && storage->header.count == 1 && storage->owned;
+    is_own = is_sole && view->header.count == 1 && storage->header.count == 1 &&
+             storage->owned == STORAGE_OWNED;
     if (is_own && !is_part(view) && inlay_blocks_part(&block, &bytes, storage->align)) {
         result->data = view->data;
         result->block = block;
         result->block_bytes = bytes;
         result->block_align = storage->align;
+        result->room = storage->capacity - (size_t)(view->data - storage->data);
         m->heap.used_bytes -= storage->capacity;
         inlay_heap_disown(storage);
     } else if (!is_own || !lift(m, view, result)) {
@@ -85,8 +87,44 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
         if (!result->block) return inlay_no_memory(m);
         result->data = result->block;
         inlay_heap_asked(&m->heap, view->bytes);
+        result->room = result->block_bytes;
+        m->heap.copied += view->bytes;
         if (view->bytes) memcpy(result->data, view->data, view->bytes);
+    } else {
+        result->room = view->bytes;
     }
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_push_state(inlay_activation_t *m, inlay_slot_t *slot,
+                                const inlay_tensor_t *input, size_t room)
+{
+    inlay_view_t *view;
+    INLAY_TRY(inlay_push_input(m, slot, input));
+    view = (inlay_view_t *)(void *)slot->as.object;
+    if (room < view->bytes)
+        return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "a state has less room than bytes", NULL, 0);
+    view->storage->capacity = room;
+    view->storage->owned = STORAGE_STATE;
+    inlay_race_name(&m->heap, view);
+    return INLAY_OK;
+}
+
+inlay_status_t inlay_export_state(inlay_activation_t *m, const inlay_slot_t *slot, const void *was,
+                                  inlay_result_t *result)
+{
+    int is_sole = 1;
+    const inlay_slot_t *settled = inlay_task_settled(slot, &is_sole);
+    const inlay_view_t *view = (const inlay_view_t *)(const void *)settled->as.object;
+    if (settled->tag != KIND_TENSOR || view->storage->owned != STORAGE_STATE || view->data != was)
+        return inlay_export(m, slot, 1, result);
+    INLAY_TRY(inlay_race_tensor(m, view, view->data, view->bytes, NULL, 0));
+    memset(result, 0, sizeof *result);
+    result->data = view->data;
+    result->dtype = view->dtype;
+    result->rank = view->rank;
+    result->room = view->storage->capacity;
+    if (view->rank) memcpy(result->dims, view->dims, view->rank * sizeof *view->dims);
     return INLAY_OK;
 }
 

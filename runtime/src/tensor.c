@@ -118,9 +118,9 @@ static inlay_status_t need_host(inlay_activation_t *m, const inlay_view_t *view)
 
 /* A tensor in a storage of its own, of at least `capacity` bytes. */
 static inlay_view_t *new_tensor(inlay_activation_t *m, uint32_t dtype, const int64_t *dims,
-                                uint32_t rank, size_t bytes, size_t capacity)
+                                uint32_t rank, size_t bytes, size_t capacity, size_t align)
 {
-    inlay_storage_t *storage = new_storage(m, capacity > bytes ? capacity : bytes, BLOCK_ALIGN);
+    inlay_storage_t *storage = new_storage(m, capacity > bytes ? capacity : bytes, align);
     if (!storage) return NULL;
     return named(m, new_view(m, storage, storage->data, dtype, dims, rank, bytes));
 }
@@ -277,7 +277,8 @@ inlay_status_t inlay_op_rows(inlay_activation_t *m, int is_single)
 /* Whether nothing else refers to the bytes of a tensor whose reference we hold. */
 static int is_unique(const inlay_view_t *view)
 {
-    return view->header.count == 1 && view->storage->header.count == 1 && view->storage->owned;
+    return view->header.count == 1 && view->storage->header.count == 1 &&
+           view->storage->owned == STORAGE_OWNED;
 }
 
 static inlay_status_t need_tensors(inlay_activation_t *m, const inlay_slot_t *a,
@@ -295,24 +296,34 @@ static inlay_status_t copy(inlay_activation_t *m, const inlay_view_t *to, uint8_
 {
     INLAY_TRY(inlay_race_tensor(m, from, from->data, from->bytes, NULL, 0));
     INLAY_TRY(inlay_race_tensor(m, to, at, from->bytes, NULL, 1));
+    m->heap.copied += from->bytes;
     return inlay_issue_copy(m, to->storage, at, from->storage, from->data, from->bytes);
 }
 
+/* Whether more can be put behind a tensor where it is: nobody else sees it, and its storage has room. */
+static int has_room(const inlay_view_t *view, size_t bytes)
+{
+    const inlay_storage_t *storage = view->storage;
+    size_t room = storage->capacity - (size_t)(view->data - storage->data);
+    return room - view->bytes >= bytes &&
+           (is_unique(view) || (view->header.count == 1 && storage->header.count == 1 &&
+                                storage->owned == STORAGE_STATE));
+}
+
 /* Add the bytes of the tensor on top to the end of the one below it, which grows by so much along an
- * axis: in place where nobody else sees that one and its storage has room. */
+ * axis: in place where it has room. */
 static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
 {
     inlay_slot_t *at = m->sp - 2;
     inlay_view_t *view = view_of(at), *rows = view_of(at + 1), *made;
     int64_t dims[INLAY_MAX_RANK];
-    size_t room = view->storage->capacity - (size_t)(view->data - view->storage->data);
     INLAY_TRY(need_host(m, view));
     INLAY_TRY(need_host(m, rows));
-    if (!is_unique(view) || room - view->bytes < rows->bytes) {
+    if (!has_room(view, rows->bytes)) {
         memcpy(dims, view->dims, view->rank * sizeof *dims);
         dims[axis] += by;
         made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + rows->bytes,
-                          2 * view->bytes);
+                          2 * view->bytes, inlay_is_state(view->storage) ? ALONE_ALIGN : BLOCK_ALIGN);
         if (!made) return INLAY_OUT_OF_MEMORY;
         INLAY_TRY(copy(m, made, made->data, view));
         INLAY_TRY(copy(m, made, made->data + view->bytes, rows));
@@ -371,7 +382,7 @@ inlay_status_t inlay_op_own(inlay_activation_t *m)
         if (!made) return INLAY_OUT_OF_MEMORY;
         inlay_retain(&view->storage->header);
     } else {
-        made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0);
+        made = new_tensor(m, view->dtype, view->dims, view->rank, view->bytes, 0, BLOCK_ALIGN);
         if (!made) return INLAY_OUT_OF_MEMORY;
         INLAY_TRY(copy(m, made, made->data, view));
     }
@@ -390,7 +401,7 @@ inlay_status_t inlay_op_assign(inlay_activation_t *m)
     if (source->dtype != target->dtype || source->rank != target->rank ||
         memcmp(source->dims, target->dims, source->rank * sizeof *source->dims) != 0)
         return unlike(m, source, " cannot be assigned to ", target->dims, target->rank);
-    if (!target->storage->owned)
+    if (target->storage->owned != STORAGE_OWNED)
         return inlay_fail(m->error, INLAY_READ_ONLY,
                           "an input or constant would be written", NULL, 0);
     INLAY_TRY(need_host(m, target));
@@ -534,7 +545,7 @@ inlay_status_t inlay_op_make_ints(inlay_activation_t *m, uint32_t dtype, uint32_
         inlay_say(m->error, DTYPE_NAMES[dtype]);
         return INLAY_INT_OVERFLOW;
     }
-    made = new_tensor(m, dtype, &dim, rank, n * item, 0);
+    made = new_tensor(m, dtype, &dim, rank, n * item, 0, BLOCK_ALIGN);
     if (!made) return INLAY_OUT_OF_MEMORY;
     inlay_race_direct(m, made->storage, made->data, made->bytes, 1);
     INLAY_TRY(inlay_race_tensor(m, made, made->data, made->bytes, NULL, 1));

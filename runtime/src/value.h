@@ -51,13 +51,20 @@ typedef struct inlay_slot {
     } as;
 } inlay_slot_t;
 
+/* Whose the bytes of a storage are. */
+enum {
+    STORAGE_LENT = 0,  /* of somebody else, and never written */
+    STORAGE_OWNED = 1, /* given back when the object dies; such bytes may be written */
+    STORAGE_STATE = 2  /* of somebody else; what is behind the tensor in them may be written */
+};
+
 typedef struct inlay_storage {
     inlay_object_t header;
     uint8_t *data;
     size_t bytes;      /* what was asked for */
     size_t capacity;   /* what there is */
     size_t align;
-    uint32_t owned;    /* given back when the object dies; such bytes may be written */
+    uint32_t owned;    /* STORAGE_..: whose the bytes are */
     uint32_t pins;     /* accesses of commands in flight: the bytes outlive the object */
     struct inlay_access *accesses; /* those that no later write covers */
     struct inlay_guard *guards;    /* of suspended tasks; each pins it */

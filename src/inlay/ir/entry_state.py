@@ -7,14 +7,28 @@ from inlay.ir.dims import same_type
 from inlay.ir.expr import Function
 from inlay.ir.module import EntryNames, Module
 from inlay.ir.type_printer import type_text
-from inlay.ir.types import ExistsType, TupleType
+from inlay.ir.types import ExistsType, TensorType, TupleType, Type
 
 
 def check_states(module: Module, findings: Collector) -> None:
     """Find what does not fit: names and types of what stays, and what gives the first values."""
     for name, entry in module.entries.items():
-        if (entry.state or entry.first) and name in module.functions:
+        if (entry.state or entry.first or entry.grows) and name in module.functions:
             _check(module, name, entry, module.functions[name], findings)
+
+
+def has_axis_first(t: TensorType, axis: int) -> bool:
+    """Return whether what grows along an axis is kept with that axis first: others stand before it."""
+    return any(d != 1 for d in t.shape[:axis])
+
+
+def _is_longer(takes: Type | None, gives: Type | None, axis: int) -> bool:
+    if not isinstance(takes, TensorType) or not isinstance(gives, TensorType):
+        return False
+    if takes.dtype is not gives.dtype or len(takes.shape) != len(gives.shape):
+        return False
+    pairs = zip(takes.shape, gives.shape, strict=True)
+    return 0 <= axis < len(takes.shape) and all(a == b for d, (a, b) in enumerate(pairs) if d != axis)
 
 
 def _check(module: Module, name: str, entry: EntryNames, function: Function, findings: Collector) -> None:
@@ -34,6 +48,14 @@ def _check(module: Module, name: str, entry: EntryNames, function: Function, fin
                 f"{type_text(gives[made])} for the next run",
                 span=function.span,
             )
+    for g in entry.grows:
+        if not _is_longer(takes.get(g.given), gives.get(g.made), g.axis):
+            findings.error(
+                "ir.entry", f"entry {name} has no output '{g.made}' that is an input '{g.given}' and more"
+            )
+    grown = module.entries.get(entry.grown)
+    if entry.grown and (grown is None or (grown.inputs, grown.outputs) != (entry.inputs, entry.outputs)):
+        findings.error("ir.entry", f"entry {name} is not done by {entry.grown}, which takes or gives another")
     begins = module.entries.get(entry.first)
     if entry.first and (begins is None or begins.inputs or set(begins.outputs) - set(takes)):
         findings.error(

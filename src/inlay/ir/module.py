@@ -31,6 +31,21 @@ class Adt:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """An output of an entry that is one of its inputs with more behind it.
+
+    Attributes:
+        given: the input.
+        made: the output.
+        axis: along which it is longer.
+    """
+
+    given: str
+    made: str
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
 class EntryNames:
     """The names by which a user gives inputs to, and gets outputs from, an entry function.
 
@@ -39,12 +54,17 @@ class EntryNames:
         state: pairs of an input and the output that is its value in the next run.
         first: the entry without inputs that gives first values of inputs, by their names; those that it
             does not give, or all where it is "", begin with zeros.
+        grows: outputs that are an input with more behind it.
+        grown: the entry that does the same with these where they are: it takes and gives them with the axis
+            first where other dims stand before it. "" where there is none.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     state: tuple[tuple[str, str], ...] = ()
     first: str = ""
+    grows: tuple[Growth, ...] = ()
+    grown: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

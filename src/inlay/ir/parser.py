@@ -24,7 +24,7 @@ from inlay.base.span import Source, Span
 from inlay.ir.expr import Expr, Function
 from inlay.ir.expr_parser import ExprParser, Signature
 from inlay.ir.kernel import Kernel
-from inlay.ir.module import Adt, Constructor, EntryNames, Module
+from inlay.ir.module import Adt, Constructor, EntryNames, Growth, Module
 from inlay.ir.op import OpTable
 from inlay.ir.type_parser import TypeParser
 from inlay.ir.types import Type, TypeVar
@@ -191,16 +191,36 @@ class ModuleParser(ExprParser):
             t.expect("->")
             t.expect("(")
             outputs = tuple(t.sequence(t.string, ")"))
-            state: list[tuple[str, str]] = []
-            while t.accept("state"):
-                t.expect("(")
-                given = t.string("an input")
-                t.expect(",")
-                state.append((given, t.string("an output")))
-                t.expect(")")
+            state = self._pairs("state")
             first = t.name("the name of a function") if t.accept("first") else ""
-            entries[name] = EntryNames(inputs, outputs, tuple(state), first)
+            grows = self._grows()
+            grown = t.name("the name of a function") if grows and t.accept("in") else ""
+            entries[name] = EntryNames(inputs, outputs, state, first, grows, grown)
         t.expect(";")
+
+    def _pairs(self, word: str) -> tuple[tuple[str, str], ...]:
+        """Read what stays: pairs of an input and an output."""
+        t, found = self.t, list[tuple[str, str]]()
+        while t.accept(word):
+            t.expect("(")
+            given = t.string("an input")
+            t.expect(",")
+            found.append((given, t.string("an output")))
+            t.expect(")")
+        return tuple(found)
+
+    def _grows(self) -> tuple[Growth, ...]:
+        """Read what grows: an input, an output and an axis each."""
+        t, found = self.t, list[Growth]()
+        while t.accept("grows"):
+            t.expect("(")
+            given = t.string("an input")
+            t.expect(",")
+            made = t.string("an output")
+            t.expect(",")
+            found.append(Growth(given, made, t.integer("an axis")))
+            t.expect(")")
+        return tuple(found)
 
     def _kernel(self) -> None:
         t = self.t

@@ -189,7 +189,9 @@ def _entry_doc(name: str, e: EntryNames) -> str:
     inputs, outputs = (", ".join(map(quote, names)) for names in (e.inputs, e.outputs))
     state = "".join(f" state({quote(given)}, {quote(made)})" for given, made in e.state)
     first = f" first {e.first}" if e.first else ""
-    return f"entry {name}({inputs}) -> ({outputs}){state}{first};"
+    grows = "".join(f" grows({quote(g.given)}, {quote(g.made)}, {g.axis})" for g in e.grows)
+    grown = f" in {e.grown}" if e.grown else ""
+    return f"entry {name}({inputs}) -> ({outputs}){state}{first}{grows}{grown};"
 
 
 def _resources_doc(resources: Mapping[str, np.ndarray]) -> Doc:

@@ -112,7 +112,7 @@ def compile_module(
                 "report": json.dumps(report.to_json(), sort_keys=True),
                 QUEUES: json.dumps(part.queues, sort_keys=True),
                 RELATIONS: relations_text(module),
-                **state_properties(module.entries),
+                **state_properties(module),
                 **({} if run.promise is None else {BUDGET: run.promise.to_json()}),
             },
             shapes=partial(generator.add_shapes, artifact.image),

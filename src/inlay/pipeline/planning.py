@@ -49,6 +49,7 @@ from inlay.transforms import eliminate_dead
 from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
+from inlay.transforms.grow_state import GrowStateOptions
 from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.pack_weights import PackOptions
 from inlay.transforms.unroll_loops import UnrollOptions
@@ -105,6 +106,7 @@ def setting_of(
         options={
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq),
             FuseOptions: fusing,
+            GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PackOptions: PackOptions(_packed(board, targets)),
@@ -194,6 +196,11 @@ def _candidates(board: Board) -> dict[str, CandidateSource]:
         return lambda module: backend.candidates(module, board, device)
 
     return {device: of(device, backend) for device, backend in apart(board).items()}
+
+
+def _grows_state(board: Board) -> bool:
+    """Return whether state of sessions may grow where it is: a host runs all, in memory without bound."""
+    return len(board.devices) == 1 and board.memories[0].bytes is None
 
 
 def _unrolling(board: Board) -> UnrollOptions:

@@ -149,6 +149,11 @@ class NativeEngine:
         `NOT_DONE`, and `problem_of` says what that is.
         """
 
+        self.call_state: Callable[..., list[Any]] = self._executable.call_state
+        """Takes the number of an entry, pairs of inputs and results that are one state (two 32-bit integers
+        each), and its arrays, as `call` does. State comes as it is: see `inlay.runtime.growing`.
+        """
+
     @staticmethod
     def problem_of(failure: Exception) -> InlayError | None:
         """Return what `call` raised as an error; None where an array has no row-major memory to offer.
@@ -159,7 +164,7 @@ class NativeEngine:
 
     def call_structured(self, entry: int, inputs: Flat) -> Flat:
         """Return the results of an entry that takes or gives structure, as `call` does."""
-        tensors = [_bits(array) for array in inputs.tensors]
+        tensors = [bits_of(array) for array in inputs.tensors]
         codes = bytes(map(_code, inputs.tensors))
         counts = np.array(inputs.counts, np.int64).tobytes()
         try:
@@ -178,9 +183,9 @@ class NativeEngine:
 
     def usage(self, memories: Sequence[str]) -> Usage:
         """Return what calls took, given the names of the memories of the program."""
-        peaks, storages, taken, most, allocations = self._executable.usage()
+        peaks, storages, taken, most, allocations, copied = self._executable.usage()
         by_name = dict(zip(memories, peaks[1:], strict=False))
-        return Usage(peaks[0] if peaks else 0, storages, taken, most, allocations, by_name)
+        return Usage(peaks[0] if peaks else 0, storages, taken, most, allocations, by_name, copied)
 
     def live_objects(self) -> int:
         """Return how many objects are alive between calls: none, or there is a leak."""
@@ -213,7 +218,7 @@ def is_inside() -> bool:
     return _runtime.is_inside()
 
 
-def _bits(array: np.ndarray) -> np.ndarray:
+def bits_of(array: np.ndarray) -> np.ndarray:
     """Return an array as the buffer protocol can show it."""
     return array.view(np.uint16) if array.dtype == dtypes.BF16.numpy else array
 

@@ -1,4 +1,4 @@
-"""Runs that somebody waits for later: requests, and sessions whose values outlive a run.
+"""Runs that somebody waits for later.
 
     request = executable.submit({"x": x}, timeout=2.0)
     ...
@@ -19,9 +19,8 @@ import itertools
 import os
 import threading
 import time
-import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeAlias
@@ -69,13 +68,21 @@ class Request(Future[Outputs]):
     """
 
     def __init__(
-        self, work: Callable[[], Outputs], owner: Requests, deadline: int, priority: int, party: Party
+        self,
+        work: Callable[[], Outputs],
+        owner: Requests,
+        deadline: int,
+        priority: int,
+        party: Party,
+        after: Callable[[bool], None] | None = None,
     ) -> None:
         super().__init__()
         self.is_inside = is_inside()
         self.priority = priority
         self.party = party
         self._work = work
+        self._after = after
+        self._has_outputs = False  # they are the request's, though it may not say so yet
         self._owner = owner
         self._flag = bytearray(1)
         self._gate = threading.Lock()  # a run does not begin while its time is found to be over
@@ -143,10 +150,14 @@ class Request(Future[Outputs]):
                 return
         try:
             outputs = limited(self._flag, self._deadline, self._work, inside=self.is_inside)
+            with self._gate:
+                self._has_outputs = not self.done()
+            end = partial(self.set_result, outputs)
         except BaseException as problem:  # noqa: BLE001  (whoever waits gets it)
-            self._settle(partial(self.set_exception, problem))
-        else:
-            self._settle(partial(self.set_result, outputs))
+            end = partial(self.set_exception, problem)
+        if self._after is not None:
+            self._after(self._has_outputs)
+        self._settle(end)
 
     def _attend(self) -> None:
         """Before waiting: a thread inside a call does what nobody has begun, or could wait for ever."""
@@ -169,7 +180,8 @@ class Request(Future[Outputs]):
     def _give_up(self, id: str, message: str) -> None:
         note = "a kernel or callback that does not end keeps its thread and memory"
         with self._gate:
-            self._settle(partial(self.set_exception, error(id, message, notes=[note])))
+            if not self._has_outputs:
+                self._settle(partial(self.set_exception, error(id, message, notes=[note])))
 
     def _settle(self, end: Callable[[], None]) -> None:
         """End, unless something else came first."""
@@ -282,8 +294,17 @@ class Requests:
         timeout: float | None,
         priority: int = 0,
         party: Party | None = None,
+        after: Callable[[bool], None] | None = None,
     ) -> Request:
         """Return the request of some work; its time runs from now.
+
+        Args:
+            work: what to do.
+            timeout: seconds that it may take.
+            priority: what has more begins first.
+            party: whose it is; its own by default.
+            after: called once work that began has ended, on its thread, before anybody who waits learns of
+                it: with whether there are outputs, and nobody gave them up.
 
         Raises:
             CompileError: `option.bad-value` for a priority that is no integer.
@@ -298,7 +319,7 @@ class Requests:
             waits = queue.running >= self._most or party.running or party.waiting
             if waits and not is_inside():
                 self._check_room(queue)
-            request = Request(work, self, deadline, priority, party)
+            request = Request(work, self, deadline, priority, party, after)
             queue.add(request)
         self._advance(inside=request.is_inside)
         return request
@@ -337,76 +358,3 @@ class Requests:
                     return
                 queue.begun(request)
             PROCESS.crew.begin(request)
-
-
-class Session:
-    """Runs of one executable that hand values on: each takes what the one before it gave.
-
-    State is an explicit output and input of the program. One run at a time; others wait. A run that
-    fails leaves the state as it was.
-
-    Args:
-        run: runs the executable once.
-        carry: which output becomes which input of the next run.
-        state: the first values of those inputs.
-        requests: those of the executable; the session has its own without.
-    """
-
-    def __init__(
-        self, run: Run, carry: Mapping[str, str], state: Mapping[str, Any], requests: Requests | None = None
-    ) -> None:
-        missing = sorted(set(carry.values()) - set(state))
-        if missing:
-            names = ", ".join(f"'{name}'" for name in missing)
-            raise error("input.missing", f"the session has no first value for {names}")
-        self._run = run
-        self._carry = dict(carry)
-        self._state = {name: state[name] for name in carry.values()}
-        self._lock = threading.Lock()
-        self._requests = requests or Requests(1)
-        self._party = Party()
-        _SESSIONS.add(self)
-
-    def begin_anew(self) -> None:
-        """In a forked child: no run of the parent holds the state."""
-        self._lock = threading.Lock()
-        self._party = Party()
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """What the next run takes, by input."""
-        with self._lock:
-            return dict(self._state)
-
-    def run(self, inputs: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> Outputs:
-        """Run once; return the outputs that are not state.
-
-        Raises:
-            RunError: as `Executable.run`.
-        """
-        with self._lock:
-            outputs = self._run({**(inputs or {}), **self._state}, timeout=timeout)
-            self._state = {to: outputs.pop(name) for name, to in self._carry.items()}
-            return outputs
-
-    def submit(
-        self, inputs: Mapping[str, Any] | None = None, *, timeout: float | None = None, priority: int = 0
-    ) -> Request:
-        """Return the request of a run, as `Executable.submit`.
-
-        Those of one session run one after the other in their order, and take turns with other sessions. One
-        that fails, or is given up, leaves the state as it was, and the next goes on from there.
-        """
-        return self._requests.submit(partial(self.run, inputs), timeout, priority, self._party)
-
-
-_SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for session in tuple(_SESSIONS):
-        session.begin_anew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 from inlay.base.diagnostics import InlayError, RunError, error, printable
 from inlay.base.files import writing
@@ -45,12 +45,14 @@ from inlay.runtime.chosen import chosen_settings
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
+from inlay.runtime.growing import GrowingRuns
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
 from inlay.runtime.promise import kept, promise_of
 from inlay.runtime.reference import ReferenceEngine
-from inlay.runtime.request import Request, Requests, Session, deadline_after
+from inlay.runtime.request import Request, Requests, Run, deadline_after
+from inlay.runtime.sessions import Session, chosen_state
 from inlay.runtime.state import State, first_values, states_of
 from inlay.runtime.streams import opened_streams
 from inlay.runtime.strings import Strings, has_strings
@@ -269,9 +271,10 @@ class Executable:
         """Return a session: runs in which outputs become inputs of the next run.
 
         Args:
-            carry: input by output; by default what the program says (`state`).
+            carry: input by output; by default what the program says (`state`), and outputs that are an
+                input with more behind it.
             state: first values of these inputs; those that are not given are what the program says,
-                if it says which inputs these are.
+                if it says which inputs these are. What grows begins with nothing.
             entry: what is called; the first entry by default.
 
         Raises:
@@ -280,27 +283,28 @@ class Executable:
         """
         described = self.entries[self._index(entry)]
         said = self._states.get(described.name, State())
-        if carry is None:
-            carry = {made: given for given, made in said.pairs}
-        state = dict(state or {})
-        if unknown := [name for name in state if name not in carry.values()]:
-            raise error("input.session", f"found a first value of '{unknown[0]}', which is not carried")
-        begun = self.first_state(entry) if any(n not in state for n in carry.values()) else {}
-        state = {name: begun[name] for name in carry.values() if name in begun} | state
-        for kind, names, specs in (
-            ("output", carry.keys(), described.outputs),
-            ("input", carry.values(), described.inputs),
-        ):
-            for name in names:
-                if all(spec.name != name for spec in specs):
-                    raise error("input.session", f"the entry has no {kind} '{name}'")
-        return Session(partial(self.run, entry=entry), carry, state, self._requests)
+        carry, state = chosen_state(described, said, carry, state, partial(self._first, described, said))
+        types = {spec.name: spec.type_text for spec in described.inputs}
+        return Session(self._runs(described, said, carry), carry, state, self._requests, types)
+
+    def _runs(self, entry: Entry, said: State, carry: Mapping[str, str]) -> Run:
+        """Return what runs an entry for a session: where all that grows is carried, in place."""
+        index = self._indices.get(said.grown)
+        is_plain = self._strings is None and not self._is_remote and not self._may_hang
+        if index is None or not is_plain or not self._is_flat[index] or not said.is_carried(carry):
+            return partial(self.run, entry=entry.name)
+        if not isinstance(self._engine, NativeEngine):
+            return partial(self.run, entry=entry.name)
+        return GrowingRuns(entry, index, said.grows, lambda: cast("NativeEngine", self._opened())).run
 
     def first_state(self, entry: str | None = None) -> dict[str, Any]:
         """Return first values of the inputs that an entry keeps from run to run."""
         described = self.entries[self._index(entry)]
         said = self._states.get(described.name, State())
-        return first_values(described, said, lambda name: self.run({}, entry=name))
+        return self._first(described, said, [given for given, _ in said.pairs])
+
+    def _first(self, entry: Entry, said: State, names: Sequence[str]) -> dict[str, Any]:
+        return first_values(entry, said, lambda name: self.run({}, entry=name), names)
 
     def __call__(self, *arrays: Any) -> Structure:
         """Call the first entry by position; a single output comes alone, several in a tuple."""

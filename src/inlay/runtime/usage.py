@@ -20,6 +20,8 @@ class Usage:
             machine, memory kept for the next call, and results that are still in use.
         most_taken_bytes: the most of that since the executable was opened.
         allocations: how often the runtime asked the process for memory since then.
+        copied_bytes: in the last call, by the machine and not by kernels: what tensors that grow are joined
+            to or had to be moved with, and results that could not leave with their memory.
     """
 
     peak_bytes: int
@@ -28,3 +30,4 @@ class Usage:
     most_taken_bytes: int
     allocations: int
     memory_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    copied_bytes: int = 0

@@ -23,19 +23,25 @@ has one turn, and its result a place in the plan of its function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inlay.analysis.blocks import count_uses, definitions, nested, operands, spine, values, with_blocks
 from inlay.analysis.loops import loops_of
 from inlay.ir import make
-from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, OpRef, Var
+from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, Var
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.types import FuncType, TensorType
-from inlay.ops.joining import EXTEND, AxisAttrs
-from inlay.ops.layout import PermAttrs
 from inlay.passes.contract import Pass, PassContext, Property
+from inlay.transforms._growing import (
+    Written,
+    axis_back,
+    axis_front,
+    block_of,
+    carried_var,
+    extended,
+    growth_axis,
+)
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -90,34 +96,15 @@ def _find(function: Function) -> list[_Growing]:
         for position, param in enumerate(loop.function.params):
             args = dict.fromkeys(c.args[position] for c in again)
             made = tuple(a for a in args if a is not param)
-            axes = {_axis(param, a, known) for a in made}
+            axes = {growth_axis(param, a, known) for a in made}
             if len(axes) != 1 or not isinstance(param.type, TensorType):
                 continue
             (axis,) = axes
             if axis is None:
                 continue
-            carried = param
-            if any(d != 1 for d in param.type.shape[:axis]):
-                carried = Var(f"{param.name}.rows", _moved(param.type, axis), param.span, param.place)
+            carried = carried_var(param, axis)
             found.append(_Growing(loop.var, position, param, axis, made, carried))  # type: ignore[arg-type]
     return found
-
-
-def _axis(param: Var, arg: Expr, known: Mapping[Var, Expr]) -> int | None:
-    """Return the axis along which an argument is the parameter and more behind it."""
-    value = known.get(arg) if isinstance(arg, Var) else None
-    if not (isinstance(value, Call) and isinstance(value.callee, OpRef)):
-        return None
-    attrs, t = value.callee.attrs, value.args[0].type
-    if value.callee.op.name != "concat" or len(value.args) < 2 or value.args[0] is not param:
-        return None
-    assert isinstance(attrs, AxisAttrs), "concat has an axis"
-    assert isinstance(t, TensorType), "concat is of tensors"
-    return None if param in value.args[1:] else attrs.axis % len(t.shape)
-
-
-def _moved(t: TensorType, axis: int) -> TensorType:
-    return TensorType((t.shape[axis], *t.shape[:axis], *t.shape[axis + 1 :]), t.dtype)
 
 
 # ----------------------------------------------------------------------------------- rewriting
@@ -140,7 +127,7 @@ class _Rewriter:
     def block(self, block: Expr) -> Expr:
         """Rewrite a block."""
         lets, tail = spine(block)
-        written: list[tuple[Var, Expr, Let | None]] = []
+        written: Written = []
         for let in lets:
             growing = self.by_made.get(let.var)
             if growing is not None:
@@ -151,45 +138,12 @@ class _Rewriter:
                 written.append((self.loops[let.var], function, let))
             else:
                 written.append((let.var, self._value(let.value, written), let))
-        result = self._value(tail, written)
-        for var, value, old in reversed(written):
-            if old is None:
-                result = make.let(var, value, result)
-            else:
-                result = make.let(var, value, result, span=old.span, place=old.place)
-        return result
+        return block_of(written, self._value(tail, written))
 
-    def _extend(self, let: Let, g: _Growing, written: list[tuple[Var, Expr, Let | None]]) -> None:
-        call = let.value
-        assert isinstance(call, Call), "what grows is the result of a concatenation"
-        grown: Expr = g.carried
-        attrs = AxisAttrs(0 if g.is_moved else g.axis)
-        for index, other in enumerate(call.args[1:]):
-            more = self._front(other, g.axis, written) if g.is_moved else other
-            made = make.call(EXTEND, (grown, more), attrs, span=call.span, place=call.place)
-            is_last = index == len(call.args) - 2 and not g.is_moved
-            var = let.var if is_last else Var(let.var.name, made.type, call.span, call.place)
-            written.append((var, made, None))
-            grown = var
+    def _extend(self, let: Let, g: _Growing, written: Written) -> None:
+        grown = extended(let, g.carried, g.axis, self.transpose, written, is_moved=g.is_moved)
         if g.is_moved:
-            assert isinstance(grown, Var), "something is added"
             self.grown[let.var] = grown
-            written.append((let.var, self._back(grown, g.axis, call), let))
-
-    def _front(self, e: Expr, axis: int, written: list[tuple[Var, Expr, Let | None]]) -> Var:
-        """Bind a tensor with an axis moved to the front."""
-        assert isinstance(e.type, TensorType), "only tensors grow"
-        perm = (axis, *(d for d in range(len(e.type.shape)) if d != axis))
-        made = make.call(self.transpose, (e,), PermAttrs(perm), span=e.span, place=e.place)
-        var = Var("rows", made.type, e.span, e.place)
-        written.append((var, made, None))
-        return var
-
-    def _back(self, e: Var, axis: int, origin: Expr) -> Expr:
-        assert isinstance(e.type, TensorType), "only tensors grow"
-        rank = len(e.type.shape)
-        perm = (*range(1, axis + 1), 0, *range(axis + 1, rank))
-        return make.call(self.transpose, (e,), PermAttrs(perm), span=origin.span, place=origin.place)
 
     def _loop(self, var: Var, node: Function) -> Function:
         params, declared = list(node.params), list(node.type.params)
@@ -201,10 +155,10 @@ class _Rewriter:
         body = self.block(node.body)
         self.inside.remove(var)
         for g in self.by_loop[var]:
-            body = _where_read(g.param, self._back(g.carried, g.axis, g.param), body)
+            body = _where_read(g.param, axis_back(g.carried, g.axis, g.param, self.transpose), body)
         return replace(node, params=tuple(params), body=body, type=t)
 
-    def _value(self, value: Expr, written: list[tuple[Var, Expr, Let | None]]) -> Expr:
+    def _value(self, value: Expr, written: Written) -> Expr:
         match value:
             case Call(callee=Var() as callee) if callee in self.loops:
                 args = list(value.args)
@@ -213,7 +167,7 @@ class _Rewriter:
                     if callee in self.inside:
                         args[g.position] = self.grown[old]
                     else:
-                        args[g.position] = self._front(old, g.axis, written)
+                        args[g.position] = axis_front(old, g.axis, self.transpose, written)
                 return replace(value, callee=self.loops[callee], args=tuple(args))
             case _:
                 return with_blocks(value, self.block)

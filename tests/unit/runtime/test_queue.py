@@ -13,7 +13,8 @@ import pytest
 
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.runtime.native import Settings
-from inlay.runtime.request import Outputs, Requests, Session
+from inlay.runtime.request import Outputs, Requests
+from inlay.runtime.sessions import Session
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.programs import dbl, doubling
 

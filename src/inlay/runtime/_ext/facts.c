@@ -51,19 +51,20 @@ PyObject *inlay_ext_usage(PyObject *object, PyObject *unused)
 {
     inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
     PyObject *peaks = PyList_New(0), *answer = NULL;
-    unsigned long long storages = 0;
+    unsigned long long storages = 0, copied = 0;
     int i, failed = !peaks;
     (void)unused;
     for (i = 0; !failed && i < self->n_idle; i++) {
         inlay_usage_t usage;
         inlay_activation_usage(self->idle[i], &usage);
         if (usage.storages > storages) storages = usage.storages;
+        if (usage.copied_bytes > copied) copied = usage.copied_bytes;
         failed = add_peaks(peaks, &usage) != 0;
     }
     if (!failed)
-        answer = Py_BuildValue("(OKnnK)", peaks, storages, (Py_ssize_t)atomic_load(&self->taken),
+        answer = Py_BuildValue("(OKnnKK)", peaks, storages, (Py_ssize_t)atomic_load(&self->taken),
                                (Py_ssize_t)atomic_load(&self->most_taken),
-                               (unsigned long long)atomic_load(&self->allocations));
+                               (unsigned long long)atomic_load(&self->allocations), copied);
     Py_XDECREF(peaks);
     return answer;
 }

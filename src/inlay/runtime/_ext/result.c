@@ -102,6 +102,26 @@ PyObject *inlay_ext_wrap(PyObject *type, const inlay_result_t *result, PyObject 
     return (PyObject *)self;
 }
 
+size_t inlay_ext_room(PyObject *type, PyObject *object, size_t bytes)
+{
+    if (Py_TYPE(object) != (PyTypeObject *)type) return bytes;
+    return ((result_object *)object)->result.room;
+}
+
+PyObject *inlay_ext_wrap_state(PyObject *type, inlay_result_t *result, PyObject *owner,
+                               const inlay_host_t *host, PyObject *given)
+{
+    const result_object *was = (result_object *)given;
+    PyObject *wrapped;
+    if (result->block) {
+        wrapped = inlay_ext_wrap(type, result, owner, host, 1);
+        if (wrapped) result->block = NULL; /* the object gives it back */
+        return wrapped;
+    }
+    if (Py_TYPE(given) == (PyTypeObject *)type && !was->result.block) given = was->owner;
+    return inlay_ext_wrap(type, result, given, NULL, 1);
+}
+
 /* Element type of a format of one character and its item size; INLAY_DTYPES for others. */
 static uint32_t dtype_of(const char *format, Py_ssize_t size)
 {

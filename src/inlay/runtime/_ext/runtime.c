@@ -4,6 +4,7 @@
  *                       check_constants, activations, callbacks, symbols, mode, chooses, seed,
  *                       has_events, checks, races, as_array, as_other)
  *     results = executable.call(entry, x, y, ...)
+ *     results = executable.call_state(entry, pairs, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
  *
  * `runtime/native.py` is the only caller and documents the arguments. Failures raise
@@ -17,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arguments.h"
 #include "context.h"
 #include "drivers.h"
 #include "executable.h"
@@ -27,7 +29,6 @@
 
 typedef char dims_are_64_bits[sizeof(Py_ssize_t) == sizeof(int64_t) ? 1 : -1];
 
-#define STACK_INPUTS 32
 #define DEFAULT_ACTIVATIONS 16
 
 typedef struct module_state {
@@ -143,13 +144,20 @@ static PyObject *array_of(inlay_ext_executable_t *self, inlay_result_t *result)
     return array;
 }
 
-/* The results as a list of arrays that own them; NULL with an exception. */
-static PyObject *wrap_results(inlay_ext_executable_t *self, inlay_result_t *results, uint32_t n)
+static const inlay_ext_states_t no_states;
+
+/* The results as a list of arrays that own them, state as it is; NULL with an exception. */
+static PyObject *wrap_results(inlay_ext_executable_t *self, inlay_result_t *results, uint32_t n,
+                              const inlay_ext_states_t *states)
 {
     PyObject *list = PyList_New(n);
     uint32_t i;
     for (i = 0; i < n; i++) {
-        PyObject *array = list ? array_of(self, &results[i]) : NULL;
+        PyObject *given = inlay_ext_state_given(states, i), *array = NULL;
+        if (list)
+            array = given ? inlay_ext_wrap_state(self->result_type, &results[i], (PyObject *)self,
+                                                 &self->host, given)
+                          : array_of(self, &results[i]);
         if (array) {
             PyList_SetItem(list, i, array);
             continue;
@@ -173,9 +181,9 @@ static void raise_status(inlay_ext_executable_t *self, const inlay_ext_call_t *c
 
 /* Run with inputs read; a list of results, or NULL with an exception. */
 static PyObject *run(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_t *inputs,
-                     uint32_t n_inputs)
+                     uint32_t n_inputs, const inlay_ext_states_t *states)
 {
-    inlay_result_t fixed[STACK_INPUTS], *results = fixed;
+    inlay_result_t fixed[INLAY_EXT_STACK_INPUTS], *results = fixed;
     inlay_activation_t *activation = NULL;
     inlay_status_t status;
     inlay_error_t error;
@@ -184,7 +192,7 @@ static PyObject *run(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_
     uint32_t n_results, unused;
     int is_extra;
     inlay_module_arity(self->module, entry, &unused, &n_results);
-    if (n_results > STACK_INPUTS) results = PyMem_Malloc(n_results * sizeof *results);
+    if (n_results > INLAY_EXT_STACK_INPUTS) results = PyMem_Malloc(n_results * sizeof *results);
     if (!results) return PyErr_NoMemory();
     activation = acquire(self, &is_extra);
     if (!activation) goto done;
@@ -193,11 +201,12 @@ static PyObject *run(inlay_ext_executable_t *self, uint32_t entry, inlay_tensor_
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = inlay_call(activation, entry, inputs, n_inputs, results, n_results, &error);
+    status = inlay_call_state(activation, entry, inputs, n_inputs, states->states, states->n, results,
+                              n_results, &error);
     Py_END_ALLOW_THREADS
     inlay_posix_leave(self->posix);
     give_back(self, activation, is_extra);
-    if (status == INLAY_OK) list = wrap_results(self, results, n_results);
+    if (status == INLAY_OK) list = wrap_results(self, results, n_results, states);
     else raise_status(self, &call, &error, status);
     inlay_ext_leave(&call);
 done:
@@ -230,7 +239,7 @@ static PyObject *run_structured(inlay_ext_executable_t *self, uint32_t entry, in
     if (status != INLAY_OK) raise_status(self, &call, &error, status);
     inlay_ext_leave(&call);
     if (status != INLAY_OK) return NULL;
-    list = wrap_results(self, values.tensors, values.n_tensors);
+    list = wrap_results(self, values.tensors, values.n_tensors, &no_states);
     if (list)
         answer = Py_BuildValue("(Ny#)", list, (const char *)values.counts,
                                (Py_ssize_t)(values.n_counts * sizeof *values.counts));
@@ -238,66 +247,45 @@ static PyObject *run_structured(inlay_ext_executable_t *self, uint32_t entry, in
     return answer;
 }
 
-/* An entry and its tensors, read from arguments. */
-typedef struct arguments {
-    Py_buffer fixed_views[STACK_INPUTS], *views;
-    inlay_tensor_t fixed_inputs[STACK_INPUTS], *inputs;
-    Py_ssize_t n; /* read so far */
-} arguments_t;
-
-static void release_arguments(arguments_t *a)
+/* Call an entry with arguments, of which some are state. */
+static PyObject *call_with(inlay_ext_executable_t *self, uint32_t entry, PyObject *const *given,
+                           Py_ssize_t n, PyObject *pairs)
 {
+    inlay_ext_arguments_t a;
+    inlay_ext_states_t states;
+    PyObject *answer = NULL;
     Py_ssize_t i;
-    for (i = 0; i < a->n; i++) PyBuffer_Release(&a->views[i]);
-    if (a->views != a->fixed_views) PyMem_Free(a->views);
-    if (a->inputs != a->fixed_inputs) PyMem_Free(a->inputs);
-}
-
-/* 0, or -1 with an exception; to be released either way. */
-static int read_arguments(arguments_t *a, PyObject *const *given, Py_ssize_t n)
-{
-    a->views = a->fixed_views;
-    a->inputs = a->fixed_inputs;
-    a->n = 0;
-    if (n > STACK_INPUTS) {
-        a->views = PyMem_Malloc((size_t)n * sizeof *a->views);
-        a->inputs = PyMem_Malloc((size_t)n * sizeof *a->inputs);
-        if (!a->views || !a->inputs) {
-            PyErr_NoMemory();
-            return -1;
-        }
+    if (inlay_ext_read_arguments(&a, given, n) == 0 &&
+        inlay_ext_read_states(&states, pairs, &a, given, self->result_type) == 0) {
+        /* bfloat16 comes as its bits; the Python side has looked at the real type. */
+        for (i = 0; i < a.n; i++)
+            if (a.inputs[i].dtype == INLAY_U16 &&
+                inlay_module_input_dtype(self->module, entry, (uint32_t)i) == INLAY_BF16)
+                a.inputs[i].dtype = INLAY_BF16;
+        answer = run(self, entry, a.inputs, (uint32_t)a.n, &states);
     }
-    for (; a->n < n; a->n++)
-        if (inlay_ext_read(given[a->n], &a->views[a->n], &a->inputs[a->n]) != 0) return -1;
-    return 0;
-}
-
-static long entry_of(PyObject *const *arguments, Py_ssize_t n)
-{
-    long entry = n > 0 ? PyLong_AsLong(arguments[0]) : -1;
-    if (entry < 0 && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "the first argument is an entry");
-    return entry;
+    inlay_ext_release_arguments(&a);
+    return answer;
 }
 
 static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
-    inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
-    arguments_t a;
-    PyObject *answer = NULL;
-    Py_ssize_t i;
-    long entry = entry_of(arguments, n);
+    const long entry = inlay_ext_entry(arguments, n);
     if (entry < 0) return NULL;
-    if (read_arguments(&a, arguments + 1, n - 1) == 0) {
-        /* bfloat16 comes as its bits; the Python side has looked at the real type. */
-        for (i = 0; i < a.n; i++)
-            if (a.inputs[i].dtype == INLAY_U16 &&
-                inlay_module_input_dtype(self->module, (uint32_t)entry, (uint32_t)i) == INLAY_BF16)
-                a.inputs[i].dtype = INLAY_BF16;
-        answer = run(self, (uint32_t)entry, a.inputs, (uint32_t)a.n);
+    return call_with((inlay_ext_executable_t *)object, (uint32_t)entry, arguments + 1, n - 1, NULL);
+}
+
+/* After the entry: pairs of an input and a result that are one state, as the bytes of uint32. */
+static PyObject *call_state(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
+{
+    const long entry = inlay_ext_entry(arguments, n);
+    if (entry < 0) return NULL;
+    if (n < 2) {
+        PyErr_SetString(PyExc_ValueError, "pairs follow the entry");
+        return NULL;
     }
-    release_arguments(&a);
-    return answer;
+    return call_with((inlay_ext_executable_t *)object, (uint32_t)entry, arguments + 2, n - 2,
+                     arguments[1]);
 }
 
 /* After the entry: counts as the bytes of int64, and a byte for each tensor: what its elements are
@@ -305,11 +293,11 @@ static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n
 static PyObject *call_structured(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
     inlay_ext_executable_t *self = (inlay_ext_executable_t *)object;
-    arguments_t a;
+    inlay_ext_arguments_t a;
     PyObject *answer = NULL;
     char *counts, *codes;
     Py_ssize_t count_bytes, flag_bytes, i;
-    long entry = entry_of(arguments, n);
+    long entry = inlay_ext_entry(arguments, n);
     if (entry < 0) return NULL;
     if (n < 3) {
         PyErr_SetString(PyExc_ValueError, "counts and flags follow the entry");
@@ -322,7 +310,7 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
         PyErr_SetString(PyExc_ValueError, "a flag for each tensor, eight bytes for each count");
         return NULL;
     }
-    if (read_arguments(&a, arguments + 3, n - 3) == 0) {
+    if (inlay_ext_read_arguments(&a, arguments + 3, n - 3) == 0) {
         for (i = 0; i < a.n; i++)
             if ((codes[i] == INLAY_BF16 && a.inputs[i].dtype == INLAY_U16) ||
                 (codes[i] == INLAY_STRING && a.inputs[i].dtype == INLAY_I64))
@@ -331,7 +319,7 @@ static PyObject *call_structured(PyObject *object, PyObject *const *arguments, P
         answer = run_structured(self, (uint32_t)entry, a.inputs, (uint32_t)a.n,
                                 (const int64_t *)(void *)counts, (uint32_t)(count_bytes / 8));
     }
-    release_arguments(&a);
+    inlay_ext_release_arguments(&a);
     return answer;
 }
 
@@ -497,6 +485,8 @@ static PyObject *load(PyObject *module, PyObject *arguments)
 static PyMethodDef executable_methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(entry, *inputs) -> list of arrays"},
+    {"call_state", (PyCFunction)(void (*)(void))call_state, METH_FASTCALL,
+     "call_state(entry, pairs, *inputs) -> list of arrays, state as it is"},
     {"call_structured", (PyCFunction)(void (*)(void))call_structured, METH_FASTCALL,
      "call_structured(entry, counts, is_bf16, *tensors) -> (list of arrays, counts)"},
     {"events", inlay_ext_take_events, METH_NOARGS, "Take what happened: see inlay.runtime.trace."},

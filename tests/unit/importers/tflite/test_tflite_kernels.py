@@ -17,7 +17,7 @@ import pytest
 import inlay
 from inlay.interp.tensor import evaluate_entry
 from inlay.ops.table import table
-from inlay.runtime.request import Session
+from inlay.runtime.sessions import Session
 
 pytest.importorskip("tflite", reason="the package 'tflite' is not installed")
 
