@@ -20,7 +20,7 @@ from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_function
-from inlay.transforms._rules import distances, identities, idioms, layout, weights
+from inlay.transforms._rules import distances, identities, idioms, layout, products, weights
 from inlay.transforms._rules.rule_match import RewriteContext, Rule, RuleMatch
 
 _MOST_STEPS = 20
@@ -29,7 +29,7 @@ _MOST_STEPS = 20
 
 def _merge_tables() -> dict[str, tuple[Rule, ...]]:
     merged: dict[str, tuple[Rule, ...]] = {}
-    for part in (identities, layout, idioms, weights, distances):
+    for part in (identities, layout, idioms, weights, distances, products):
         for name, rules in part.RULES.items():
             merged[name] = merged.get(name, ()) + rules
     return merged

@@ -981,3 +981,37 @@ fn main(x: Tensor[2, f32]) -> Tensor[2, f32] {
   };
   go(int(0), x)
 }
+
+// ---- a row by a transposed matrix: the matrix is read as it lies
+// ROUNDED
+fn main<n>(q: Tensor[2, 1, 4, f32], k: Tensor[n, 2, 4, f32]) -> Tensor[2, 1, n, f32] {
+  matmul(q, transpose{perm=[1, 2, 0]}(k))
+}
+// ====
+fn main<n>(q: Tensor[2, 1, 4, f32], k: Tensor[n, 2, 4, f32]) -> Tensor[2, 1, n, f32] {
+  let transpose_1: Tensor[2, n, 4, f32] = transpose{perm=[1, 0, 2]}(k);
+  let reshape_1: Tensor[2, 4, 1, f32] = reshape(q, shape(2, 4, 1));
+  let matmul_1: Tensor[2, n, 1, f32] = matmul(transpose_1, reshape_1);
+  let matmul_2: Tensor[2, 1, n, f32] = reshape(matmul_1, shape(2, 1, n));
+  matmul_2
+}
+
+// ---- not with a transpose that others read, nor of two rows
+fn main<n>(q: Tensor[1, 4, f32], r: Tensor[2, 4, f32], k: Tensor[n, 4, f32], l: Tensor[n, 4, f32]) {
+  let t = transpose{perm=[1, 0]}(k);
+  (matmul(q, t), t, matmul(r, transpose{perm=[1, 0]}(l)))
+}
+// ====
+fn main<n>(
+  q: Tensor[1, 4, f32],
+  r: Tensor[2, 4, f32],
+  k: Tensor[n, 4, f32],
+  l: Tensor[n, 4, f32]
+) -> (Tensor[1, n, f32], Tensor[4, n, f32], Tensor[2, n, f32]) {
+  let t: Tensor[4, n, f32] = transpose{perm=[1, 0]}(k);
+  let matmul_1: Tensor[1, n, f32] = matmul(q, t);
+  let transpose_1: Tensor[4, n, f32] = transpose{perm=[1, 0]}(l);
+  let matmul_2: Tensor[2, n, f32] = matmul(r, transpose_1);
+  let t_1: (Tensor[1, n, f32], Tensor[4, n, f32], Tensor[2, n, f32]) = (matmul_1, t, matmul_2);
+  t_1
+}
