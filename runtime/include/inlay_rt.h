@@ -202,6 +202,9 @@ typedef struct inlay_host {
 } inlay_host_t;
 
 #define INLAY_LIFTED 0
+/* The alignment of memory in which state grows, and of nothing else: it lives as long as somebody's session, so
+ * a host need not keep it for later calls when it comes back. */
+#define INLAY_STATE_ALIGN 128
 #define INLAY_LIFT_BYTES 65536
 
 typedef struct inlay_module inlay_module_t;

@@ -16,7 +16,6 @@
 #include "inlay_rt.h"
 
 #define BLOCK_ALIGN 64
-#define ALONE_ALIGN 128    /* what is aligned so has an allocation of its own, which can leave */
 #define BLOCK_SMALL 32768  /* bytes; beyond, blocks are pieces */
 #define SMALL_CLASSES 37   /* of 64 .. 32768 bytes */
 #define PIECE_CLASSES 180

@@ -81,7 +81,7 @@ void inlay_heap_free(inlay_heap_t *heap, inlay_object_t *object);
 /* Whether what grows out of a storage is to outlive the call with its room. */
 static inline int inlay_is_state(const inlay_storage_t *storage)
 {
-    return storage->owned == STORAGE_STATE || storage->align == ALONE_ALIGN;
+    return storage->owned == STORAGE_STATE || storage->align == INLAY_STATE_ALIGN;
 }
 
 static inline void inlay_retain(inlay_object_t *object)

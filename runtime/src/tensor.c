@@ -323,7 +323,7 @@ static inlay_status_t lengthen(inlay_activation_t *m, uint32_t axis, int64_t by)
         memcpy(dims, view->dims, view->rank * sizeof *dims);
         dims[axis] += by;
         made = new_tensor(m, view->dtype, dims, view->rank, view->bytes + rows->bytes,
-                          2 * view->bytes, inlay_is_state(view->storage) ? ALONE_ALIGN : BLOCK_ALIGN);
+                          2 * view->bytes, inlay_is_state(view->storage) ? INLAY_STATE_ALIGN : BLOCK_ALIGN);
         if (!made) return INLAY_OUT_OF_MEMORY;
         INLAY_TRY(copy(m, made, made->data, view));
         INLAY_TRY(copy(m, made, made->data + view->bytes, rows));

@@ -238,10 +238,27 @@ static int make_place(size_t bytes, void **evicted, int *n)
     }
 }
 
+/* Give the pages of a block back at once: what `free` gets need not leave the process. */
+static void give_pages(uint8_t *memory, size_t bytes)
+{
+#ifdef MADV_DONTNEED
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)memory;
+    const uintptr_t first = (at + page - 1) / page * page, last = (at + bytes) / page * page;
+    if (last > first) madvise(memory + (first - at), last - first, MADV_DONTNEED);
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
 void inlay_team_release(void *memory, size_t bytes, size_t align)
 {
     void *evicted[KEPT + 1];
     int n = 0, at = -1, i;
+    if (align == INLAY_STATE_ALIGN && bytes >= KEEP_FROM) {
+        give_pages(memory, bytes);
+        free(memory);
+        return;
+    }
     if (bytes < KEEP_FROM) {
         if (memory && is_small(bytes, align)) give_small(memory);
         else free(memory);

@@ -25,8 +25,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from inlay.arith.dtype import BY_NAME, from_numpy
-from inlay.base.diagnostics import CompileError, InlayError, error, unsupported
+from inlay.arith.dtype import BY_NAME, STRING, from_numpy
+from inlay.base.diagnostics import InlayError, error, unsupported
 from inlay.base.files import writing
 from inlay.runtime.growing import Kept
 from inlay.runtime.structure import Structure
@@ -153,12 +153,13 @@ def _plain(name: str, value: Structure | Kept) -> tuple[np.ndarray, str, int]:
     """Return a tensor of the state as it lies in memory, its type, and where its first axis belongs."""
     if isinstance(value, Kept):
         return np.asarray(value.value), from_numpy(value.dtype).name, value.axis
-    found = np.asarray(value)
+    is_array = isinstance(value, (np.ndarray, np.generic, int, float))
+    found = np.asarray(value if is_array else None)
     try:
         dtype = from_numpy(found.dtype)
-    except (CompileError, TypeError, ValueError, KeyError):
-        dtype = None
-    if dtype is None or dtype.is_host_only or isinstance(value, (list, tuple)):
+    except KeyError:
+        dtype = STRING
+    if dtype.is_host_only:
         raise unsupported("entry.state-structure", f"found the state '{name}' to be no tensor of numbers")
     return np.ascontiguousarray(found).reshape(found.shape), dtype.name, 0
 
