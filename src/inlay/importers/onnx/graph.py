@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
 import onnx
 
 from inlay.base.diagnostics import Collector, CompileError, UnsupportedError, error, unsupported
 from inlay.base.span import Span
 from inlay.importers.limits import DEFAULT_LIMITS, ImportLimits
-from inlay.importers.onnx import checked, contrib, externs, load, schemas, table
+from inlay.importers.onnx import checked, contrib, externs, load, narrow, schemas, table
 from inlay.importers.onnx.emit import Emitter
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.inputs import InputTypes
@@ -34,7 +33,6 @@ from inlay.importers.onnx.protos import (
     domain_of,
     elements_of_unknown_rank,
     in_order,
-    only_dequantized,
     with_attributes,
 )
 from inlay.importers.onnx.structure import as_type, call_prelude, filled, form_of, is_structured, option_of
@@ -152,7 +150,8 @@ class _Importer:
             if result is not None:
                 with self.findings.catching():
                     span = Span.named(f"output '{info.name}'")
-                    at_end = _node(last, (), b, self, scope, span)
+                    at_end = _node(last, (result,), b, self, scope, span)
+                    narrow.check(at_end)
                     exprs.append(_output_of(at_end, result, info.type))
         self.findings.raise_if_fatal()
         if not results:
@@ -226,16 +225,15 @@ class _Importer:
             span = Span.named(f"initializer '{tensor.name}'")
             self._name(tensor.name, scope, span)
             with self.findings.catching():
-                widen = load.is_narrow(tensor) and only_dequantized(tensor.name, graph)
-                array = load.read_tensor(tensor, self.files, span, self.limits, widen=widen)
-                scope.values[tensor.name] = constant(array)
+                array = load.read_tensor(tensor, self.files, span, self.limits, widen=True)
+                scope.values[tensor.name] = narrow.constant(array, tensor.data_type)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             span = Span.named(f"initializer '{name}'")
             self._name(name, scope, span)
             with self.findings.catching():
                 array = load.read_sparse(sparse, self.files, span, self.limits)
-                scope.values[name] = constant(array)
+                scope.values[name] = OnnxValue(make.const(array))
         for index in in_order(graph.node):
             self._node(graph.node[index], index, scope, b)
         return tuple(self._output(o.name, scope) for o in graph.output)
@@ -327,6 +325,7 @@ class _Importer:
             fault = schemas.fault(proto, domain, version)
             if fault:
                 raise node.invalid(fault)
+            narrow.check(node)
             rule = table.find(domain, proto.op_type)
             own = externs.find(self.operators, domain, proto.op_type)
             if own is not None and (rule is None or domain):
@@ -385,6 +384,7 @@ class _Importer:
         for info, value in zip(graph.input, inputs, strict=True):
             inner.values[info.name] = value
         results = self._graph(graph, inner, b)
+        narrow.check(_node(onnx.NodeProto(op_type="outputs"), results, b, self, inner, span))
         if any(r is None for r in results):
             self.findings.raise_if_fatal()
         return tuple(r for r in results if r is not None)
@@ -414,11 +414,6 @@ class _Subgraphs:
         return self.importer.subgraph(graph, inputs, b, self.scope, span)
 
 
-def constant(array: np.ndarray) -> OnnxValue:
-    """Return a constant; small integer vectors also have known content (see `Node.known`)."""
-    return OnnxValue(make.const(array))
-
-
 def _node(
     proto: onnx.NodeProto,
     inputs: tuple[OnnxValue | None, ...],
@@ -444,7 +439,7 @@ def _ruled(rule: table.Rule, node: Node) -> Sequence[OnnxValue]:
         raise node.invalid(
             f"has inputs or attributes that do not fit each other ({type(failure).__name__}: {failure})"
         ) from failure
-    return result if isinstance(result, tuple) else (result,)
+    return narrow.moved(node, result if isinstance(result, tuple) else (result,))
 
 
 def _output_of(at_end: Node, result: OnnxValue, declared: onnx.TypeProto) -> Expr:

@@ -6,6 +6,7 @@ Which files may hold external data, `external.py` says.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,20 +42,42 @@ _DTYPES: dict[int, DType] = {
 
 
 _NARROW: dict[int, DType] = {
-    TensorProto.INT4: dt.I8,
-    TensorProto.UINT4: dt.U8,
-    TensorProto.FLOAT8E4M3FN: dt.F32,
-    TensorProto.FLOAT8E4M3FNUZ: dt.F32,
-    TensorProto.FLOAT8E5M2: dt.F32,
-    TensorProto.FLOAT8E5M2FNUZ: dt.F32,
-    TensorProto.FLOAT4E2M1: dt.F32,
+    number: wide
+    for name, wide in {
+        "INT2": dt.I8,
+        "UINT2": dt.U8,
+        "INT4": dt.I8,
+        "UINT4": dt.U8,
+        "FLOAT8E4M3FN": dt.F32,
+        "FLOAT8E4M3FNUZ": dt.F32,
+        "FLOAT8E5M2": dt.F32,
+        "FLOAT8E5M2FNUZ": dt.F32,
+        "FLOAT4E2M1": dt.F32,
+    }.items()
+    if (number := dict(TensorProto.DataType.items()).get(name)) is not None
 }
-"""Formats that only storage knows, and the narrowest of ours that has all their numbers."""
+"""Formats that only storage knows, and the narrowest of ours that has all their numbers; an older package
+`onnx` has fewer."""
 
 
-def is_narrow(tensor: TensorProto) -> bool:
-    """Whether a tensor has a format that is only good to store constants in."""
-    return tensor.data_type in _NARROW
+def is_narrow(elem_type: int) -> bool:
+    """Whether an element type is one that numbers are only stored in."""
+    return elem_type in _NARROW
+
+
+def integers_of(elem_type: int) -> tuple[DType, int, int] | None:
+    """Return, of a narrow format of integers, what holds it here, its least and its largest number."""
+    wide = _NARROW.get(elem_type)
+    if wide is None or not wide.is_integer:
+        return None
+    bits = _stored_bits(elem_type, wide)
+    return (wide, -(1 << bits - 1), (1 << bits - 1) - 1) if wide.is_signed else (wide, 0, (1 << bits) - 1)
+
+
+def _stored_bits(elem_type: int, dtype: DType) -> int:
+    """Return how many bits of a file an element takes; the name of a narrow format says it."""
+    found = re.search(r"\d+", elem_type_name(elem_type)) if is_narrow(elem_type) else None
+    return int(found[0]) if found else 8 * dtype.itemsize
 
 
 def dtype_of(elem_type: int) -> DType | None:
@@ -262,27 +285,23 @@ def _external(tensor: TensorProto, files: ExternalFiles, span: Span, dtype: DTyp
     if stored is not None:
         return _of_bytes(tensor, stored, span, dtype)
     path, offset, length = files.find(tensor, span)
-    if is_narrow(tensor):
-        raise error(
-            "import.external-data",
-            f"tensor '{tensor.name}' packs {elem_type_name(tensor.data_type)} in a file beside the model",
-            span=span,
-            hint="store it in the model itself",
-        )
-    needed = math.prod(shape) * dtype.itemsize
+    needed = -(-math.prod(shape) * _stored_bits(tensor.data_type, dtype) // 8)
     if dtype is dt.STRING or (length >= 0 and length != needed):
         raise _bad(tensor, span, f"needs {needed} bytes and its external data has {length}")
     if path.stat().st_size - offset < needed:
         raise _bad(tensor, span, f"needs {needed} bytes and its external data file is too short")
     if needed == 0:
         return np.zeros(shape, dtype.numpy)
+    if is_narrow(tensor.data_type):
+        packed = np.asarray(np.memmap(path, np.uint8, "r", offset, needed))
+        return _of_bytes(tensor, packed, span, dtype)
     array = np.memmap(path, dtype.numpy, "r", offset, shape)
     return np.asarray(array)
 
 
 def _of_bytes(tensor: TensorProto, stored: np.ndarray, span: Span, dtype: DType) -> np.ndarray:
     """Return a tensor whose bytes were read apart."""
-    if is_narrow(tensor) or dtype is dt.STRING:
+    if is_narrow(tensor.data_type) or dtype is dt.STRING:
         whole = TensorProto(dims=tensor.dims, data_type=tensor.data_type, name=tensor.name)
         whole.raw_data = stored.tobytes()
         return _decoded(whole, span, dtype, tuple(tensor.dims))

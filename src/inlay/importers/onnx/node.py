@@ -164,8 +164,13 @@ class Node:
 
     def tensor_attribute(self, name: str) -> np.ndarray | None:
         """Return the content of a tensor attribute."""
+        proto = self.tensor_proto(name)
+        return None if proto is None else load.read_tensor(proto, self.files, self.span)
+
+    def tensor_proto(self, name: str) -> onnx.TensorProto | None:
+        """Return a tensor attribute as it is stored."""
         a = self._attribute(name, AttributeProto.TENSOR)
-        return None if a is None else load.read_tensor(a.t, self.files, self.span)
+        return None if a is None else a.t
 
     def sparse_attribute(self, name: str) -> np.ndarray | None:
         """Return the content of a sparse tensor attribute, dense."""

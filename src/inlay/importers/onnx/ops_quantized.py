@@ -8,6 +8,7 @@ the exact integer product, rescaled once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,20 +43,31 @@ def _spread(p: Term, x: Term, axis: int, block: int) -> Term:
 
 
 def _quantize(node: Node) -> OnnxValue:
-    x, scale = term(node, 0), parameter(node, 1)
-    zero = parameter(node, 2) if node.has(2) else None
-    to = zero.dtype if zero is not None else _output_type(node)
+    stored = node.value(2).stored if node.has(2) else node.int("output_dtype", 0)
+    if not load.is_narrow(stored):
+        return _quantized(node, node.type(2).dtype if node.has(2) else _output_type(node)).value
+    found = load.integers_of(stored)
+    if found is None:
+        raise node.unsupported(f"quantizes to {load.elem_type_name(stored)}")
+    to, low, high = found
+    return replace(_quantized(node, to).clamp(low, high).value, stored=stored)
+
+
+def _quantized(node: Node, to: DType) -> Term:
+    """Return the input in steps of its scale, saturated to a format."""
     if to not in NARROW:
         raise node.unsupported(f"quantizes to {to}")
+    x, scale = term(node, 0), parameter(node, 1)
+    zero = parameter(node, 2) if node.has(2) else None
     axis, block = _axis_and_block(node, x)
     if not x.dtype.is_float:
         x = x.cast(scale.dtype)
     precision = load.dtype_of(node.int("precision", 0)) or scale.dtype
     if not block and scale.rank <= 1 and x.dtype is precision is scale.dtype:
         more = () if zero is None else (zero,)
-        return x.op("quantize", scale, *more, dtype=to, axis=axis).value
+        return x.op("quantize", scale, *more, dtype=to, axis=axis)
     quotient = x.cast(precision) / _spread(scale, x, axis, block).cast(precision)
-    return _saturated(quotient, zero and _spread(zero, x, axis, block), to).value
+    return _saturated(quotient, zero and _spread(zero, x, axis, block), to)
 
 
 def _saturated(x: Term, zero: Term | None, to: DType) -> Term:

@@ -14,6 +14,8 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit, maximum, product
 from inlay.importers.folding import MAX_KNOWN
 from inlay.importers.onnx import axes as runtime_axes
+from inlay.importers.onnx import narrow
+from inlay.importers.onnx.load import read_tensor
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, constant, filled, integers, term
 from inlay.importers.onnx.values import OnnxValue, known, known_scalar
@@ -58,9 +60,10 @@ def _dropout(node: Node) -> tuple[OnnxValue, ...]:
 
 
 def _constant(node: Node) -> OnnxValue:
-    array = node.tensor_attribute("value")
-    if array is not None:
-        return OnnxValue(make.const(array))
+    proto = node.tensor_proto("value")
+    if proto is not None:
+        array = read_tensor(proto, node.files, node.span, widen=True)
+        return narrow.constant(array, proto.data_type)
     for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
         if any(a.name == name for a in node.proto.attribute):
             scalar = node.float(name, 0.0) if dtype is np.float32 else node.int(name, 0)

@@ -65,13 +65,6 @@ def in_order(nodes: Sequence[onnx.NodeProto]) -> list[int]:
     return postorder(range(len(nodes)), lambda i: needs[i])
 
 
-def only_dequantized(name: str, graph: onnx.GraphProto) -> bool:
-    """Whether all that reads a constant turns it into numbers, whatever format it is stored in."""
-    readers = [node for node in graph.node if name in _read_by(node)]
-    outputs = {o.name for o in graph.output}
-    return name not in outputs and all(node.op_type == "DequantizeLinear" for node in readers)
-
-
 def _read_by(root: onnx.NodeProto) -> list[str]:
     """Return all names that a node reads, in its subgraphs too, defined there or not."""
     found: list[str] = []

@@ -25,6 +25,8 @@ class OnnxValue:
         is_scalar: whether `ints` (of length 1) is the content of a rank-0 tensor.
         dtype: the element format of the tensor that `ints` stands for.
         items: the elements of a sequence in known form; it has neither `expr` nor `ints`.
+        stored: the element type of ONNX where it is narrower than any here: a constant that was stored so, or
+            what a quantize to it gives. What may take it, `narrow.py` says. 0 for all others.
         hole: of a sequence that stands for an input whose rank is not declared, while it is looked
             for: the types of what is inserted are written down here.
     """
@@ -34,6 +36,7 @@ class OnnxValue:
     is_scalar: bool = False
     dtype: DType = I64
     items: tuple[OnnxValue, ...] | None = None
+    stored: int = 0
     hole: list[Type] | None = None
 
     @property

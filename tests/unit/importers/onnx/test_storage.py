@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from inlay.base.diagnostics import CompileError
+from inlay.importers.onnx.graph import load_model
+from inlay.ops.table import table
 from tests.unit.importers.onnx.models import load, model, run, value
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -69,5 +73,58 @@ def test_narrow_constants_are_dequantized(elem_type: int, numbers: list[float]) 
 
 def test_narrow_constants_are_nothing_else() -> None:
     with pytest.raises(CompileError) as refusal:
-        load(stored(TensorProto.INT4, [1, 2, 3, 4], "Cast"))
+        load(stored(TensorProto.INT4, [1, 2, 3, 4], "Relu"))
+    assert refusal.value.ids == ("import.dtype",)
+
+
+def test_narrow_constants_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    m = stored(TensorProto.INT4, [-8, 7, 0, -1])
+    w = m.graph.initializer[-1]
+    (tmp_path / "w.bin").write_bytes(bytes([0, *w.int32_data]))
+    w.ClearField("int32_data")
+    w.data_location = TensorProto.EXTERNAL
+    for key, said in (("location", "w.bin"), ("offset", "1")):
+        w.external_data.add(key=key, value=said)
+    onnx.save(m, tmp_path / "m.onnx")
+    want = np.array([[-3.5, 4], [0.5, 0]], np.float32)
+    np.testing.assert_array_equal(run(load_model(tmp_path / "m.onnx", table()), {})["y"], want)
+
+
+NARROW = [
+    (name, axis)
+    for name in ("INT2", "UINT2", "INT4", "UINT4")
+    if name in TensorProto.DataType.keys()  # noqa: SIM118  an enumeration of protobuf
+    for axis in (None, 1)
+]
+
+
+@pytest.mark.parametrize(("name", "axis"), NARROW)
+def test_values_are_quantized_to_few_bits(name: str, axis: int | None) -> None:
+    """The zero point says the format; what only moves elements may stand between."""
+    bits, is_signed = int(name[-1]), name.startswith("I")
+    low = -(1 << bits - 1) if is_signed else 0
+    scale = np.float32(0.25) if axis is None else np.array([0.25, 0.5, 0.125], np.float32)
+    numbers = 1 if axis is None else 3
+    attrs = {} if axis is None else {"axis": axis}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attrs),
+        helper.make_node("Reshape", ["q", "shape"], ["r"]),
+        helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"], **attrs),
+    ]
+    given = {"s": np.asarray(scale), "shape": np.array([-1, 3], np.int64)}
+    m = model(
+        nodes, [value("x", [2, 3])], [value("y", None)], given, opset=min(25, onnx.defs.onnx_opset_version())
+    )
+    shape = [] if axis is None else [numbers]
+    m.graph.initializer.append(helper.make_tensor("z", getattr(TensorProto, name), shape, [1] * numbers))
+    x = (X - 2) * 0.37
+    steps = np.clip(np.rint(x / scale) + 1, low, low + (1 << bits) - 1)
+    np.testing.assert_array_equal(run(m, {"x": x})["y"], ((steps - 1) * scale).astype(np.float32))
+
+
+def test_few_bits_are_no_outputs() -> None:
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=TensorProto.INT4)]
+    m = model(nodes, [value("x", [2, 3])], [value("y", None)], {"s": np.array(0.5, np.float32)}, opset=21)
+    with pytest.raises(CompileError) as refusal:
+        load(m)
     assert refusal.value.ids == ("import.dtype",)
