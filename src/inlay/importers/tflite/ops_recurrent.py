@@ -157,17 +157,40 @@ def _lstm(node: Node) -> Expr:
     return node.op("transpose", done, perm=_TIME_FIRST)
 
 
-def _lstm_of_one_step(node: Node) -> Expr:
+def _lstm_of_one_step(node: Node) -> Expr | tuple[Expr, ...]:
     activation, clip, projection_clip, kind = node.options(
         "LSTMOptions", "FusedActivationFunction", "CellClip", "ProjClip", "KernelType"
     )
     node.only_floats()
     if kind != 0:
-        raise node.unsupported("has the basic form")
+        return _basic_cell(node, activation)
     layer = _Layer(activation=activation, clip=clip, projection_clip=projection_clip)
     x = node.tensor(0)
     done = _lstm_over(node, node.reshape(x, 1, *node.shape(x)), layer)
     return node.reshape(done, *node.shape(done)[1:])
+
+
+def _basic_cell(node: Node, activation: int) -> tuple[Expr, ...]:
+    """Emit a step of the cell without options, whose gates have one matrix: input, new, forget, output.
+
+    Inputs: features, output of the step before, weights, biases, cell. Results: output, cell, and what the
+    kernel writes down on the way: the row that is multiplied, and the sums.
+    """
+    if activation != _TANH:
+        raise node.unsupported(f"has the activation {activation} instead of tanh")
+    row = node.op("concat", node.tensor(0), node.reals(1), axis=1)
+    total = node.op("matmul", row, node.op("transpose", node.reals(2), perm=(1, 0)))
+    total = node.op("add", total, node.reals(3))
+    count = node.extents(2)[0] // 4
+    parts = [node.part(total, 1, k * count, (k + 1) * count) for k in range(4)]
+    taken, kept, given = (node.op("sigmoid", parts[k]) for k in (0, 2, 3))
+    new = node.op("mul", taken, node.op("tanh", parts[1]))
+    cell = node.op("add", new, node.op("mul", kept, node.reals(4)))
+    out = node.op("mul", given, node.op("tanh", cell))
+    for i, value in ((1, out), (4, cell)):
+        if node.input(i).is_variable:
+            node.update(i, value)
+    return out, cell, row, total
 
 
 def _both_ways(node: Node) -> tuple[Expr, ...]:

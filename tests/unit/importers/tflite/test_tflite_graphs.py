@@ -102,6 +102,25 @@ def test_variables_begin_with_what_is_assigned_once():
         np.testing.assert_array_equal(session.run({"x": X})["s"], [10, 20, 30] + k * X)
 
 
+def test_the_cell_without_options_keeps_its_output_and_its_cell():
+    rng = np.random.default_rng(3)
+    w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 7), (16,)))
+    state, row = T((2, 4), is_variable=True), T((2, 4))
+    tensors = {"x": T((2, 3)), "h": state, "w": constant(w), "b": constant(b), "c": state}
+    results = {"y": row, "cell": row, "joined": T((2, 7)), "sums": T((2, 16))}
+    options = {"FusedActivationFunction": 4, "KernelType": 1}
+    op = Op("LSTM", list(tensors), list(results), "LSTMOptions", options)
+    session = inlay.compile(model({**tensors, **results}, [op], ["x"], ["y"]), threads=1).session()
+    hidden = cell = np.zeros((2, 4))
+    for _ in range(2):
+        x = rng.standard_normal((2, 3)).astype(np.float32)
+        taken, new, kept, given = np.split(np.concatenate([x, hidden], axis=1) @ w.T + b, 4, axis=1)
+        taken, kept, given = (1 / (1 + np.exp(-v)) for v in (taken, kept, given))
+        cell = taken * np.tanh(new) + kept * cell
+        hidden = given * np.tanh(cell)
+        np.testing.assert_allclose(session.run({"x": x})["y"], hidden, rtol=1e-4, atol=1e-6)
+
+
 def test_a_state_of_integers_begins_with_their_zero_point():
     state = T((2, 6), "int8", scale=0.1, zero=-7, is_variable=True)
     x = T((2, 6), "int8", scale=0.1, zero=-7)
