@@ -16,8 +16,10 @@ int64_t inlay_tensor_bytes(uint32_t dtype, const int64_t *dims, uint32_t rank)
     for (i = 0; i < rank; i++)
         if (dims[i] < 0) return -1;
     for (i = 0; i < rank; i++) {
-        if (dims[i] && size > INLAY_MAX_STORAGE / dims[i]) return -2;
+        /* Factors of 31 bits cannot overflow: the usual case, without a division. */
+        if ((size | dims[i]) >> 31 && dims[i] && size > INLAY_MAX_STORAGE / dims[i]) return -2;
         size *= dims[i];
+        if (size > INLAY_MAX_STORAGE) return -2;
     }
     return size;
 }
