@@ -103,7 +103,36 @@ def chosen() -> tuple[Float, str]:
     return m, m.op("MatMul", m.op("Concat", x, m.op("Softmax", y, axis=-1), axis=1), m.weights(16, 4))
 
 
+def lines() -> tuple[Float, str]:
+    """Convolutions of one axis: plain, by groups, by channels, far apart, transposed."""
+    m = Float((2, 4, 18), dims=("n", 4, 18))
+    ends = m.fixed(np.float32(0)), m.fixed(np.float32(6))
+    x = m.op("Relu", m.op("Conv", "x", m.weights(8, 4, 3), m.weights(8), pads=[1, 1]))
+    x = m.op("Conv", x, m.weights(8, 4, 3), m.weights(8), group=2, pads=[2, 2], dilations=[2])
+    x = m.op("Clip", m.op("Conv", x, m.weights(8, 1, 5), m.weights(8), group=8, pads=[2, 1]), *ends)
+    return m, m.op("ConvTranspose", x, m.weights(8, 3, 4), m.weights(3), strides=[2], pads=[1, 1])
+
+
+def both_ways() -> tuple[Float, str]:
+    """Recurrent layers of two directions, with biases."""
+    m = Float((5, 2, 6))
+    x = m.op(
+        "LSTM",
+        "x",
+        *(m.weights(2, 32, n) for n in (6, 8)),
+        m.weights(2, 64),
+        hidden_size=8,
+        direction="bidirectional",
+    )
+    x = m.op("Reshape", m.op("Transpose", x, perm=[0, 2, 1, 3]), m.fixed(np.array([5, 2, 16])))
+    more = {"hidden_size": 8, "direction": "bidirectional", "linear_before_reset": 1}
+    x = m.op("GRU", x, *(m.weights(2, 24, n) for n in (16, 8)), m.weights(2, 48), **more)
+    return m, m.op("MatMul", x, m.weights(8, 3))
+
+
 NETS = {
+    "both ways": (both_ways, 17),
+    "lines": (lines, 21),
     "hard swish": (hard_swish_net, 14),
     "swish": (swish_net, 13),
     "u": (u_net, 17),
@@ -113,12 +142,22 @@ NETS = {
 }
 
 
-@pytest.mark.parametrize(("net", "form"), [(n, f) for n in NETS for f in ALL])
+SIXTEENTHS = {
+    "u8s4": {"activation_type": U8, "weight_type": quantization.QuantType.QInt4, "per_channel": True},
+    "u16u4": {
+        "activation_type": quantization.QuantType.QUInt16,
+        "weight_type": quantization.QuantType.QUInt4,
+    },
+}
+FORMS_OF = {net: ALL | (SIXTEENTHS if opset >= 21 else {}) for net, (_, opset) in NETS.items()}
+
+
+@pytest.mark.parametrize(("net", "form"), [(n, f) for n in NETS for f in FORMS_OF[n]])
 @pytest.mark.sample(1)
 def test_layers_are_within_a_step_of_their_graph(net, form, tmp_path):
     make, opset = NETS[net]
     m, out = make()
-    model = quantized(m.model(out, opset), m.samples(), tmp_path, **ALL[form])
+    model = quantized(m.model(out, opset), m.samples(), tmp_path, **FORMS_OF[net][form])
     inputs = m.samples(1)[0]
     results = run_watched(model, inputs)
     steps = deviations(model, inputs, results)
