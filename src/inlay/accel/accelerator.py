@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -145,11 +145,20 @@ class Architecture:
         description: the class.
         device: its instance, on which parameters are numbers.
         values: of the symbols of parameters.
+        rooms: units of memories that streams may use, where that is not all of them.
     """
 
     description: Description
     device: Accelerator
     values: Mapping[Sym, Int]
+    rooms: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def units(self, memory: str) -> int:
+        """Return the units of a memory of the device that streams may use."""
+        declared = self.description.memories[memory]
+        assert isinstance(declared, Memory), "the memory is in the device"
+        whole = (self.number(declared.size).value or 0) // (self.number(declared.unit).value or 1)
+        return min(whole, self.rooms.get(memory, whole))
 
     def number(self, size: Size, sizes: Mapping[Sym, Int] | None = None) -> Int:
         """Return a size with the values of parameters, and with those of dims, in it."""

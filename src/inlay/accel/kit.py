@@ -21,12 +21,13 @@ from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.engines import Stream
 from inlay.accel.kit_header import compiler, header_fault
 from inlay.accel.kit_order import waits
+from inlay.accel.kit_sequences import merged, stays
 from inlay.accel.kit_streams import is_near, last_units, own_cycles
 from inlay.accel.launch import Launcher
 from inlay.accel.match import Command, Found, fault_of
 from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.pattern import Pattern
-from inlay.accel.samples import Sample, samples
+from inlay.accel.samples import Sample, samples, sequences
 from inlay.accel.steps import room_of
 from inlay.accel.tiled import Made, TiledCommand
 from inlay.arith.expr import evaluate
@@ -47,6 +48,10 @@ COST = "cost"
 _CLOSE = 1e-4
 """How far the meaning of an instruction of floats may be from the program, relative and absolute: programs
 do not say in what order they sum. What a driver gives is compared with that meaning bit for bit."""
+SEQUENCES = "streams of several matches"
+"""The section of what is right by itself, and wrong behind each other."""
+_FEWER = 5
+"""Trials of a pattern for each program of several."""
 _ORDERED = 2
 """Programs of each pattern whose every wait is taken away in turn."""
 
@@ -87,12 +92,39 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
     yield Checked("declarations", f"{len(d.instructions)} instructions, {len(d.patterns)} patterns", 1)
     if isinstance(d.cls.emit, CCalls) and d.cls.emit.header and compiler() is None:
         yield Checked("encoding", "nothing is held against the header: there is no C compiler here", 0)
+    is_right = True
     for p in patterns.patterns:
         yield f"pattern {p.name}"
-        yield _pattern(backend, p, trials, seed)
+        found = _pattern(backend, p, trials, seed)
+        is_right = is_right and not found.failure
+        yield found
     if isinstance(d.cls.emit, Stream) and patterns.patterns:
+        if is_right:
+            yield SEQUENCES
+            yield _sequences(backend, -(-trials // _FEWER), seed)
         yield "instructions"
         yield from _unused(backend, trials, seed)
+
+
+def _sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
+    """Check streams of several matches, each of which is right by itself."""
+    patterns, taken, streams, kept, drawn = backend.patterns(()), 0, 0, 0, 0
+    failed: list[tuple[Sample, str]] = []
+    for sample in islice(sequences(patterns.patterns, seed), trials * _DRAWN):
+        drawn, before = drawn + 1, streams
+        for command in merged(patterns, sample.module.functions["main"]):
+            streams, kept = streams + 1, kept + stays(command)
+            wrong = waits(patterns.arch, command) or _compare(backend, SEQUENCES, sample, command)[1]
+            if wrong:
+                failed.append((sample, wrong))
+        taken += streams > before
+        if taken == trials:
+            break
+    if failed:
+        sample, wrong = min(failed, key=lambda x: len(x[0].text))
+        return Checked(SEQUENCES, "programs of two or three matches", taken, wrong, sample.text)
+    what = f"{taken} of {drawn} are one stream, and right; values stay in {kept} of {streams} streams of them"
+    return Checked(SEQUENCES, what, taken)
 
 
 def _unused(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked]:
@@ -126,7 +158,7 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
         taken += 1
         section, message = _of_header(backend, found) if taken == 1 else ("", "")
         if not message:
-            section, message = _compare(backend, p, sample, found)
+            section, message = _compare(backend, f"pattern {p.name}", sample, found)
         if isinstance(found, TiledCommand) and taken <= _ORDERED and (not message or section == COST):
             section, message = _of_stream(backend, sample, found, (section, message))
         if message:
@@ -187,8 +219,15 @@ def _command(backend: AcceleratorBackend, p: Pattern, sample: Sample) -> Found |
     return next(x for q, x in zip(patterns.patterns, patterns.at(last, block), strict=True) if q is p)
 
 
-def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: Found) -> tuple[str, str]:
-    """Return the section and what differs; empty texts where nothing does."""
+def _compare(backend: AcceleratorBackend, section: str, sample: Sample, command: Found) -> tuple[str, str]:
+    """Return the section and what differs; empty texts where nothing does.
+
+    Args:
+        backend: of the description.
+        section: that is named where instructions, as they are asked, mean something else than the program.
+        sample: the program.
+        command: what it became.
+    """
     given: Any = evaluate_module(sample.module, sample.inputs, _meaning)
     want: Sequence[np.ndarray] = cast("Any", given) if isinstance(given, tuple) else (given,)
     main, named = sample.module.functions["main"], _instructions(command)
@@ -197,7 +236,7 @@ def _compare(backend: AcceleratorBackend, p: Pattern, sample: Sample, command: F
     except InlayError as failure:
         return f"encoding of {named}", failure.diagnostics[0].message
     if at := _differ(want, meant, exact=False):
-        return f"pattern {p.name}", f"the instruction {named} means something else {at}"
+        return section, f"the instruction {named} means something else {at}"
     driver = backend.driver
     if isinstance(driver, Absent):
         return "", ""

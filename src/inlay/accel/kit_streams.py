@@ -17,7 +17,7 @@ import numpy as np
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Planned
 from inlay.accel.encode import encoded
-from inlay.accel.plan import SHARED, plan, room
+from inlay.accel.plan import SHARED, plan
 from inlay.accel.stages import Untiled
 from inlay.accel.tile import of_part
 from inlay.accel.tiled import Made, TiledCommand
@@ -44,7 +44,7 @@ def last_units(arch: Architecture, command: TiledCommand, want: np.ndarray, run:
     touched = (span.memory for x in s.stream for span in (*x.command.reads, *x.command.writes))
     for memory in dict.fromkeys(m for m in touched if m != SHARED):
         (part,) = s.parts
-        units = room(part.group, memory)
+        units = arch.units(memory)
         last = f"its last unit is {units - 1}, and"
         at_end = replace(part, starts={memory: units - part.sizes()[memory]})
         try:

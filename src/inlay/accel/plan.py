@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Place, Planned, Span
-from inlay.accel.declare import Access, Dim, Memory
+from inlay.accel.declare import Access, Dim
 from inlay.accel.group import Group, Step, Tensor, command_cycles, copy_of, sums_of
 from inlay.accel.layout import Axis, Laid
 from inlay.accel.resident import Resident
@@ -80,7 +80,7 @@ class Setting:
 
     def room(self, memory: str) -> int:
         """Return the units of a memory that tiles may take."""
-        return self.rooms.get(memory, room(self.group, memory))
+        return self.rooms.get(memory, self.group.arch.units(memory))
 
     def buffers(self) -> list[Buffer]:
         """Return the operands that need room for tiles; sums are one for all who read them."""
@@ -125,14 +125,6 @@ class Part:
             taken = slots * _size(b.laid.tile(self.tiling.counts))
             found[b.laid.memory] = found.get(b.laid.memory, 0) + taken
         return found
-
-
-def room(group: Group, memory: str) -> int:
-    """Return the units of a memory of the device."""
-    declared = group.arch.description.memories[memory]
-    assert isinstance(declared, Memory), "buffers are in the device"
-    size, unit = group.arch.number(declared.size).value, group.arch.number(declared.unit).value
-    return (size or 0) // (unit or 1)
 
 
 def plan(part: Part) -> list[Planned]:

@@ -19,7 +19,6 @@ from functools import cached_property
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Place, Planned, Span
-from inlay.accel.declare import Memory
 from inlay.accel.engines import Copy
 from inlay.accel.layout import Laid
 from inlay.arith.expr import Sym
@@ -159,9 +158,7 @@ def placed(arch: Architecture, kept: Sequence[Kept]) -> list[Resident] | None:
     found: dict[int, Resident] = {}
     for memory in dict.fromkeys(k.writer.memory for k in kept):
         mine = [n for n, k in enumerate(kept) if k.writer.memory == memory]
-        declared = arch.description.memories[memory]
-        assert isinstance(declared, Memory), "values stay in the device"
-        room = (arch.number(declared.size).value or 0) // (arch.number(declared.unit).value or 1)
+        room = arch.units(memory)
         needed = [Buffer(str(n), kept[n].lower, kept[n].upper, kept[n].units) for n in mine]
         packed = plan(needed, capacity=room)
         if packed.peak > room:

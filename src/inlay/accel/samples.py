@@ -6,7 +6,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -53,6 +53,26 @@ def samples(arch: Architecture, p: Pattern, seed: int) -> Iterator[Sample]:
             drawn = (
                 TiledDrawn(p.mapped, rng) if isinstance(p.mapped, Tiled) else _Drawn(arch, p, p.mapped, rng)
             )
+            text = drawn.text()
+            module = parse_module(text, table())
+        except (InlayError, AgainError):
+            failures += 1
+            continue
+        failures = 0
+        yield Sample(text, module, tuple(drawn.inputs))
+
+
+def sequences(patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
+    """Yield programs in which two or three patterns of streams compute operands of each other.
+
+    Ends where no program of many is right.
+    """
+    rng, failures = Random(f"{seed} sequences"), 0
+    tiled = [p.mapped for p in patterns if isinstance(p.mapped, Tiled)]
+    while tiled and failures < _TRIES:
+        before = [rng.choice(tiled) for _ in range(rng.choice((1, 2)))]
+        drawn = TiledDrawn(rng.choice(tiled), rng, before)
+        try:
             text = drawn.text()
             module = parse_module(text, table())
         except (InlayError, AgainError):
