@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from inlay.placement.choose.bounds import lower_bound
+from inlay.placement.choose.bounds import cheapest_cut, lower_bound
 from inlay.placement.choose.capacity import fits, peaks, possible, predict
 from inlay.placement.choose.optimise import TaskSet, contract, is_convex, optimise
 from inlay.placement.choose.relaxation import relax
@@ -302,3 +302,17 @@ def test_looking_at_memories_is_paid_for(monkeypatch):
     p = problem(random.Random(1), 20, 3, slow=0.01, capacity=70_000)
     optimise(p, search_steps=1_000, exact_steps=2_000)
     assert 0 < len(looks) <= 2_000 // 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_plan_with_sets_is_faster_than_the_cheapest_cut_of_a_chain(seed):
+    rng = random.Random(seed)
+    p = problem(rng, rng.randint(4, 5), 3, slow=rng.choice((0.1, 1)))
+    sets = drawn_sets(rng, p)
+    least = {s.tasks: s.cost for s in sorted(sets, key=lambda s: -s.cost) if is_convex(p, s.tasks)}
+    best = brute_with(p, sets)
+    assert cheapest_cut(p, least) <= best * (1 + 1e-9)
+    found = optimise(p, sets)
+    assert found is not None
+    assert found.bound <= best * (1 + 1e-9)
+    assert not found.proved or found.time <= best * (1 + 1e-9)

@@ -3,12 +3,13 @@
 (1) No task ends before its operands have been made somewhere and brought, whatever else happens:
 `paths`. (2) The hardware has to do all the work: for any weights of the pieces of hardware that sum to
 one, the time is at least the sum over tasks of the least weighted cost: `weights_of` improves the
-weights by subgradient steps. (3) With copies, and engines for hardware: `relaxation.py`.
+weights by subgradient steps. (3) With copies, and engines for hardware: `relaxation.py`. (4) Where devices
+take sets of tasks as one, the cheapest way to cut a chain into parts that something runs: `cheapest_cut`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from inlay.placement.choose.schedule import INFINITE, Problem, Task
 from inlay.placement.choose.transfers import route_ns, times_copied
@@ -74,6 +75,51 @@ def paths(problem: Problem) -> float:
         if value in arrival:
             most = max(most, arrival[value][device])
     return most
+
+
+def cheapest_cut(problem: Problem, sets: Mapping[frozenset[int], float]) -> float:
+    """Return a lower bound on the makespan with any of some convex sets of tasks as one.
+
+    Of a chain a convex set takes neighbors, and what takes one part waits for what takes the part before. So
+    no plan is faster than the cheapest way to cut the chain that takes longest; copies are left aside.
+
+    Args:
+        problem: the tasks.
+        sets: of tasks, with the least that one of them takes.
+    """
+    alone = [_least_cost(t) if any(c is not None for c in t.costs) else INFINITE for t in problem.tasks]
+    parts = {tasks: cost * problem.tasks[min(tasks)].weight for tasks, cost in sets.items()}
+    least = list(alone)
+    for tasks, cost in parts.items():
+        for t in tasks:
+            least[t] = min(least[t], cost / len(tasks))
+    at = {task: n for n, task in enumerate(_longest_chain(problem, least))}
+    cut = {(n, n): alone[task] for task, n in at.items()}
+    for tasks, cost in parts.items():
+        inside = [at[t] for t in tasks if t in at]
+        if inside:
+            ends = min(inside), max(inside)
+            cut[ends] = min(cost, cut.get(ends, INFINITE))
+    until = [0.0, *[INFINITE] * len(at)]
+    for (first, last), cost in sorted(cut.items()):
+        until[last + 1] = min(until[last + 1], until[first] + cost)
+    return until[-1]
+
+
+def _longest_chain(problem: Problem, lengths: Sequence[float]) -> list[int]:
+    """Return the tasks of the chain with the greatest sum of lengths, in order."""
+    until, before = list(lengths), [-1] * len(lengths)
+    for index, task in enumerate(problem.tasks):
+        for value in task.reads:
+            maker = problem.items[value].maker
+            if 0 <= maker < index and until[maker] + lengths[index] > until[index]:
+                until[index], before[index] = until[maker] + lengths[index], maker
+    chain: list[int] = []
+    last = max(range(len(until)), key=until.__getitem__, default=-1)
+    while last >= 0:
+        chain.append(last)
+        last = before[last]
+    return chain[::-1]
 
 
 def _spread(problem: Problem, value: int, ends: list[float], least: float) -> list[float]:

@@ -22,7 +22,7 @@ from inlay.analysis.candidates import Candidate, Miss
 from inlay.ir.expr import Call
 from inlay.ir.module import Module
 from inlay.placement.choose.optimise import TaskSet
-from inlay.placement.infer.graph import Machine
+from inlay.placement.infer.graph import TOGETHER, Machine
 from inlay.placement.infer.instance import Regions
 from inlay.placement.infer.operations import GroupSource, Operation
 
@@ -64,7 +64,7 @@ class Offers:
         if any(len(c.calls) == 1 for c in having):
             return ""
         if having:
-            return f"{device} takes it only as a part of {having[0].name}"
+            return f"{device} {TOGETHER} {having[0].name}"
         miss = self.misses.get((id(call), device))
         return f"no pattern of {device} takes it" + ("" if miss is None else f": {miss.reason}")
 

@@ -45,6 +45,7 @@ class Decision:
         iterations: how often functions that call themselves were taken to run, and who said so.
         depends: dims whose size was guessed, with another size that gives another plan.
         located: the candidates of devices that take patterns.
+        sets: those that no pin forbids, as the search takes them.
     """
 
     operations: tuple[Operation, ...]
@@ -55,6 +56,7 @@ class Decision:
     iterations: Mapping[str, tuple[float, str]]
     depends: Mapping[str, int] = field(default_factory=dict[str, int])
     located: tuple[Located, ...] = ()
+    sets: tuple[TaskSet, ...] = ()
 
 
 def decide(
@@ -103,8 +105,9 @@ def decide(
         free = [x for x in located if maker.may_be(x.operations, x.candidate.device)]
         return task_sets(free, graph.machine, lambda x: _cost_of(x, maker))
 
-    outcome = simple(problem) if first else _worthy(optimise(problem, sets(maker)), problem, worth)
-    problem, outcome = _moving(problem, () if first else sets(maker), outcome, first=first)
+    own = () if first else tuple(sets(maker))
+    outcome = simple(problem) if first else _worthy(optimise(problem, own), problem, worth)
+    problem, outcome = _moving(problem, own, outcome, first=first)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
         depends = _depends(made, sets, maker.sizes, outcome, worth)
@@ -116,7 +119,9 @@ def decide(
     _make_facts(graph, maker, operations, outcome)
     units = tuple(maker.units)
     sizes, iterations = maker.sizes, maker.iterations
-    return Decision(tuple(operations), units, problem, outcome, sizes, iterations, depends, tuple(located))
+    return Decision(
+        tuple(operations), units, problem, outcome, sizes, iterations, depends, tuple(located), own
+    )
 
 
 def _moving(

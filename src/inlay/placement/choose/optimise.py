@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from inlay.base.graph import dependency_order
-from inlay.placement.choose.bounds import lower_bound, rest_of, tails_of, weights_of
+from inlay.placement.choose.bounds import cheapest_cut, lower_bound, rest_of, tails_of, weights_of
 from inlay.placement.choose.capacity import excess, fits, moved_ns, possible, predict
 from inlay.placement.choose.relaxation import relax
 from inlay.placement.choose.schedule import INFINITE, Problem, State, Task, advance, finish, start
@@ -110,9 +110,10 @@ def optimise(
             best = _better(best, _of_many(problem, usable, budget))
     if best is None:
         return None
-    bound = best.bound if not best.used else 0.0
-    if best.used:  # proved only if every way to use the candidates was
-        best = replace(best, bound=bound, proved=best.proved and len(usable) <= _ALL_SUBSETS)
+    if usable:  # proved only if every way to use the candidates was
+        bound = cheapest_cut(problem, _cheapest(usable))
+        proved = (best.proved and len(usable) <= _ALL_SUBSETS) or best.time <= bound * (1 + 1e-12)
+        best = replace(best, bound=best.time if proved else bound, proved=proved)
     return replace(best, baseline=predict(problem, first_fit(problem)))
 
 
@@ -277,6 +278,11 @@ def _cover(chosen: tuple[frozenset[int], ...], sets: Sequence[frozenset[int]]) -
             made.append(s)
             taken |= s
     return tuple(made)
+
+
+def _cheapest(candidates: Sequence[TaskSet]) -> dict[frozenset[int], float]:
+    """Return what each set of tasks takes on the device that is fastest for it."""
+    return {c.tasks: c.cost for c in sorted(candidates, key=lambda c: -c.cost)}
 
 
 def _disjoint(candidates: Sequence[TaskSet]) -> bool:
