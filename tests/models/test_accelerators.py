@@ -148,6 +148,11 @@ def test_branches_run_on_two_devices_of_one_kind() -> None:
     text = BRANCHES.format(w=w, v=v, b=f"i32[16, 1, 1]({', '.join(map(str, range(16)))})")
     plan = inlay.explain(parse_module(text, table()), board=board, threads=1)
     assert {o.device for o in plan.operations if "conv_integer" in o.operator} == {"npu0", "npu1"}
+    # What both take whole is a matter of time, and no part of anything.
+    others = [(o.device, o.others) for o in plan.operations if "conv_integer" in o.operator]
+    for device, why in others:
+        assert why["npu1" if device == "npu0" else "npu0"].startswith("cost: the program would take")
+    assert plan.bound_ns > 0
     # The first device that takes them takes all of them, as where there is one.
     first = inlay.explain(
         parse_module(text, table()), board=fast("strawberry", ("clock", "20000000000")), threads=1

@@ -19,6 +19,7 @@ from typing import assert_never
 
 import numpy as np
 
+from inlay.accel.above import Above
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.chains import larger
@@ -210,10 +211,11 @@ def _offered(
                         )
     wholes = larger(patterns.tiler, block.calls, block.uses, streams)
     found += [_candidate(patterns.arch, whole, device) for whole in wholes]
+    above = Above(block)
     for call in block.calls.values():
         if why := loops.get(id(call)):
             missed[id(call)] = ((0, 0), Miss(call, device, why))
-        elif id(call) not in missed and (miss := _outside(patterns, call, device)) is not None:
+        elif id(call) not in missed and (miss := _outside(patterns, call, device, above, missed)) is not None:
             missed[id(call)] = ((0, 0), miss)
     return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
 
@@ -236,20 +238,39 @@ def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
     return ()
 
 
-def _outside(patterns: Patterns, call: Call, device: str) -> Miss | None:
-    """Return that an operation is in no pattern, with those that there are; or not in its place in one."""
+def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: _Missed) -> Miss | None:
+    """Return that an operation is in no pattern, with those that there are; or not in its place in one.
+
+    Of several patterns that one is told of which most of what reads it is as the pattern has it.
+
+    Args:
+        patterns: of the architecture.
+        call: of the operation.
+        device: that does not take it.
+        above: what reads the values of the block.
+        missed: why operations are no results of patterns.
+    """
     assert isinstance(call.callee, OpRef), "operators are called"
     name = call.callee.op.name
     having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
     if not having:
         takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
         return Miss(call, device, f"{name} is in none" + (f" ({takes})" if takes else ""))
-    ends = [
-        f"{p.name} takes {name} with {' or '.join(p.mapped.result.operators)} behind it"
-        for p in having
-        if isinstance(p.mapped.result, Applied) and name not in p.mapped.result.operators
+    inner = [p.mapped.result for p in having if isinstance(p.mapped.result, Applied)]
+    found = [
+        (*above.nearest(call, result), p.name, result)
+        for p, result in zip(having, inner, strict=True)
+        if name not in result.operators
     ]
-    return Miss(call, device, "; ".join(ends), 1) if ends else None
+    if not found:
+        return None
+    depth, why, last, pattern, result = max(found, key=lambda x: x[0])
+    if not why and id(last) in missed:
+        known = missed[id(last)][1]
+        return Miss(call, device, known.reason, known.depth)
+    why = f": {why}" if why else ""
+    wanted = " or ".join(result.operators)
+    return Miss(call, device, f"{pattern} takes {name} with {wanted} behind it{why}", depth)
 
 
 def _keep(

@@ -7,10 +7,12 @@ import pytest
 from inlay.accel.api import i8, i32, pattern
 from inlay.accel.backend import AcceleratorBackend, backend_in
 from inlay.accelerators import vanilla as vanilla_file
+from inlay.accelerators.strawberry import Strawberry
 from inlay.accelerators.vanilla import Vanilla
 from inlay.analysis.candidates import Candidate, Miss
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.parser import parse_module
+from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.ops.table import table
 
@@ -35,9 +37,11 @@ entry main;
 """
 
 
-def offered(text: str, backend: AcceleratorBackend | None = None) -> tuple[list[Candidate], dict[str, str]]:
+def offered(
+    text: str, backend: AcceleratorBackend | None = None, board: Board = BOARD
+) -> tuple[list[Candidate], dict[str, str]]:
     module = parse_module(text, table())
-    found = (backend or backend_in(vanilla_file)).candidates(module, BOARD, "npu0")
+    found = (backend or backend_in(vanilla_file)).candidates(module, board, "npu0")
     misses = {name(m.call): m.reason for m in found if isinstance(m, Miss)}
     return [c for c in found if isinstance(c, Candidate)], misses
 
@@ -87,7 +91,31 @@ def test_a_bias_of_one_number_is_for_all_channels() -> None:
 def test_a_product_without_what_follows_it_is_missed() -> None:
     text = "fn main(x: Tensor[2, 3, i8]) { let y = matmul_integer(x, i8[3, 1](1, 2, 3)); y } entry main;"
     found, misses = offered(text)
-    assert (found, misses) == ([], {"matmul_integer": "dense takes matmul_integer with add behind it"})
+    why = "dense takes matmul_integer with add behind it: matmul_integer is read by no operator"
+    assert (found, misses) == ([], {"matmul_integer": why})
+
+
+STARTS = """fn main(x: Tensor[2, 3, i8]) {{
+  let a = matmul_integer(x, i8[3, 1](1, 2, 3)); let b = add(a, {bias});
+  let c = cast{{dtype=i8}}({other}); let y = {end}; (y, c) }} entry main;"""
+
+
+@pytest.mark.parametrize(
+    ("bias", "other", "end", "reason"),
+    [
+        ("i32(1)", "x", "abs(b)", "abs is behind add, not requantize"),
+        ("i32(1)", "b", "requantize(b, f32(0.5))", "add is read by cast and requantize"),
+        ("a", "x", "requantize(b, f32(0.5))", "matmul_integer is read 2 times"),
+        ("i32(1)", "x", "requantize{dtype=u8}(b, f32(0.5))", "no instruction computes"),
+    ],
+)
+def test_what_begins_as_a_pattern_is_followed_to_where_it_ends(
+    bias: str, other: str, end: str, reason: str
+) -> None:
+    backend = AcceleratorBackend("strawberry", Strawberry)
+    found, misses = offered(STARTS.format(bias=bias, other=other, end=end), backend, find_board("strawberry"))
+    assert found == []
+    assert reason in misses["matmul_integer"]
 
 
 def test_limits_of_dims_are_reasons(monkeypatch) -> None:

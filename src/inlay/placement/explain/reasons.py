@@ -28,7 +28,7 @@ from inlay.placement.choose.decide import CHOSEN, Decision
 from inlay.placement.choose.optimise import TaskSet, contract, is_convex
 from inlay.placement.choose.schedule import INFINITE, advance, start
 from inlay.placement.choose.transfers import hop_of, route_ns
-from inlay.placement.infer.graph import Edge
+from inlay.placement.infer.graph import TOGETHER, Edge
 from inlay.placement.infer.instance import Capability
 from inlay.placement.infer.operations import Operation
 from inlay.placement.infer.pins import forms_of, names_of
@@ -223,10 +223,23 @@ class _Told:
 
 
 def as_run(decision: Decision) -> tuple[Decision, dict[int, TaskSet]]:
-    """Return a decision in which each candidate that is used is one task, and which those are."""
+    """Return a decision in which each candidate that is used is one task, and which those are.
+
+    What another device offers for just these tasks is the cost of the task there.
+    """
     outcome = decision.outcome
     problem, members = contract(decision.problem, outcome.used, free=True)
     assert problem is not None, "candidates that are used can be run one after the other"
+    offered: dict[frozenset[int], dict[int, float]] = {}
+    for s in decision.sets:
+        costs = offered.setdefault(s.tasks, {})
+        costs[s.device] = min(s.cost, costs.get(s.device, INFINITE))
+    tasks = [
+        replace(t, costs=tuple(mine.get(d, c) if c is None else c for d, c in enumerate(t.costs)))
+        for t, group in zip(problem.tasks, members, strict=True)
+        for mine in (offered.get(frozenset(group), {}),)
+    ]
+    problem = replace(problem, tasks=tuple(tasks))
     used = {min(c.tasks): c for c in outcome.used}
     taken = {u: used[group[0]] for u, group in enumerate(members) if group[0] in used}
     units = tuple(tuple(sorted(i for t in group for i in decision.units[t])) for group in members)
@@ -253,7 +266,7 @@ def _unused(decision: Decision) -> dict[tuple[int, str], str]:
     return said
 
 
-def _refusals(told: _Told, members: Sequence[Operation], names: Sequence[str]) -> dict[int, str]:
+def _refusals(told: _Told, index: int, members: Sequence[Operation], names: Sequence[str]) -> dict[int, str]:
     """Return why devices do not take what runs as one: of the operation that a pattern came nearest to."""
     supports = [told.found.graph.supports[m.atom] for m in members]
     found = {d: why for x in reversed(supports) for d, why in x.refusals}
@@ -263,6 +276,8 @@ def _refusals(told: _Told, members: Sequence[Operation], names: Sequence[str]) -
         near = [m for o in members if (m := offers.misses.get((id(o.call), names[d]))) is not None]
         if near:
             found[d] = offers.refusal(max(near, key=lambda m: m.depth).call, names[d]) or why
+        elif TOGETHER in why:
+            found[d] += told.unused.get((told.decision.units[index][-1], names[d]), "")
     return found
 
 
@@ -278,7 +293,7 @@ def _placed(
     supports = [graph.supports[m.atom] for m in members]
     annotation = next((w for m in members if (w := annotations.get(graph.classes.find(m.atom)))), None)
     group = told.taken.get(index)
-    refusals = _refusals(told, members, names)
+    refusals = _refusals(told, index, members, names)
     task = decision.problem.tasks[index]
     if annotation is not None:
         reason = annotation
@@ -299,9 +314,8 @@ def _placed(
     for d, name in enumerate(names):
         if d == device:
             continue
-        if d in refusals:
-            unused = told.unused.get((units[-1], name), "")
-            others[name] = refusals[d] + ("" if annotation else unused)
+        if d in refusals and task.costs[d] is None:
+            others[name] = refusals[d]
         elif annotation is not None:
             others[name] = annotation
         else:

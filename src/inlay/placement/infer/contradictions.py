@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 from inlay.base.diagnostics import Collector
-from inlay.placement.infer.graph import Graph, Pin, Reason, Support
+from inlay.placement.infer.graph import TOGETHER, Graph, Pin, Reason, Support
 from inlay.placement.infer.solve import common
 
 
@@ -111,11 +111,14 @@ def _check_operations(graph: Graph, pins: dict[int, list[Pin]], findings: Collec
 def _wrong_device(
     support: Support, device: str, why: str, pin: Pin, names: tuple[str, ...], findings: Collector
 ) -> None:
+    hint = f"put it on {' or '.join(names[d] for d in support.allowed)}"
+    if TOGETHER in why:
+        hint = f"say nothing of it: it runs on {device} with the rest of the pattern where that is fastest"
     findings.error(
         "placement.unsupported-op",
         f"found {support.name} on {device}, which cannot run it: {why}",
         span=support.span or pin.reason.span,
         labels=[(pin.reason.span, pin.reason.text)] if pin.reason.span else (),
         notes=[pin.reason.text],
-        hint=f"put it on {' or '.join(names[d] for d in support.allowed)}",
+        hint=hint,
     )

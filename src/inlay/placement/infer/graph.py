@@ -24,6 +24,10 @@ class Edge(IntEnum):
     ORDINARY = 3
 
 
+TOGETHER = "takes it only as a part of"
+"""What a refusal says where a device runs an operation, and others with it as one."""
+
+
 class Reason(NamedTuple):
     """Why something is required: where, and in words."""
 
