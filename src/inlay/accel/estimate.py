@@ -40,6 +40,8 @@ class Estimate:
     def __init__(self, setting: Setting, share: int = 1) -> None:
         self._group = setting.group
         self._needed = setting.buffers()
+        last = setting.group.steps[-1]
+        self._result = last.operands[last.main.meaning.instruction.written].loops
         self._loops = [sorted(b.laid.loops, key=lambda s: s.key) for b in self._needed]
         self._rooms = {b.laid.memory: setting.room(b.laid.memory) // share for b in self._needed}
         self._copies = [None if b.tensor is None else self._copy(b.tensor) for b in self._needed]
@@ -81,7 +83,11 @@ class Estimate:
         """Return what is known of tiles of some sizes, whatever the order of loops."""
         blocks = self._group.blocks
         tiles = {s: -(-blocks[s] // counts[s]) for s in blocks}
-        moved = [(b, self._tile(at, counts)[1]) for at, b in enumerate(self._needed) if b.tensor is not None]
+        moved = [
+            _moved(b.laid.loops, self._result, tiles, self._tile(at, counts)[1])
+            for at, b in enumerate(self._needed)
+            if b.tensor is not None
+        ]
         return OfTiles(tiles, moved, self._computing(counts, tiles))
 
     def _computing(self, counts: Mapping[Sym, int], tiles: Mapping[Sym, int]) -> int:
@@ -103,29 +109,72 @@ class OfTiles:
 
     Attributes:
         tiles: of each loop.
-        moved: what copies bring or take, with the cycles of a tile.
+        moved: what copies bring or take.
         computing: cycles of instructions.
     """
 
     tiles: Mapping[Sym, int]
-    moved: Sequence[tuple[Buffer, int]]
+    moved: Sequence[Moved]
     computing: int
 
     @property
     def least(self) -> int:
         """The cycles in the best order: each tile is moved once at least."""
-        moving = ends = 0
-        for b, cycles in self.moved:
-            ends += cycles
-            for s in b.laid.loops:
-                cycles *= self.tiles[s]
-            moving += cycles
-        return max(self.computing, moving) + ends
+        moving = 0
+        for x in self.moved:
+            times = x.reductions
+            for s in x.depends:
+                times *= self.tiles[s]
+            moving += times * x.cycles
+        return max(self.computing, moving) + self.ends
+
+    @property
+    def ends(self) -> int:
+        """The cycles in which one tile of each is moved, and nothing is computed."""
+        return sum(x.cycles for x in self.moved)
 
     def cycles(self, order: Sequence[Sym]) -> int:
-        """Return the cycles for an order of the loops over the result."""
-        moving = sum(_times(b, order, self.tiles) * cycles for b, cycles in self.moved)
-        return max(self.computing, moving) + sum(cycles for _, cycles in self.moved)
+        """Return the cycles for an order of the loops over the result, of those that are divided.
+
+        A tile stays until another one of its operand is needed: it is brought for each turn of the loops up
+        to the last that it depends on. One whose reductions are divided is brought for each turn of all.
+        """
+        moving = 0
+        for x in self.moved:
+            turns = times = 1
+            for s in order:
+                turns *= self.tiles[s]
+                if x.is_split or s in x.depends:
+                    times = turns
+            moving += times * x.reductions * x.cycles
+        return max(self.computing, moving) + self.ends
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An operand that copies bring or take.
+
+    Attributes:
+        cycles: of a tile.
+        depends: the loops over the result that divide it.
+        reductions: into how many tiles other loops divide it.
+    """
+
+    cycles: int
+    depends: frozenset[Sym]
+    reductions: int
+
+    @property
+    def is_split(self) -> bool:
+        """Whether reductions divide it."""
+        return self.reductions > 1
+
+
+def _moved(loops: frozenset[Sym], result: frozenset[Sym], tiles: Mapping[Sym, int], cycles: int) -> Moved:
+    reductions = 1
+    for s in loops - result:
+        reductions *= tiles[s]
+    return Moved(cycles, frozenset(s for s in loops & result if tiles[s] > 1), reductions)
 
 
 def tile_units(x: Buffer, counts: Mapping[Sym, int]) -> int:
@@ -134,19 +183,6 @@ def tile_units(x: Buffer, counts: Mapping[Sym, int]) -> int:
     for n in x.laid.tile(counts):
         units *= n
     return units
-
-
-def _times(b: Buffer, order: Sequence[Sym], tiles: Mapping[Sym, int]) -> int:
-    """Return how often a tile of an operand is brought, if one stays until the next one comes."""
-    reductions = [s for s in b.laid.loops if s not in order]
-    depends = [at for at, s in enumerate(order) if s in b.laid.loops and tiles[s] > 1]
-    split = any(tiles[s] > 1 for s in reductions)
-    times = 1
-    for at, s in enumerate(order):
-        times *= tiles[s] if split or (depends and at <= depends[-1]) else 1
-    for s in reductions:
-        times *= tiles[s]
-    return times
 
 
 def _copies(b: Buffer, counts: Mapping[Sym, int]) -> int:

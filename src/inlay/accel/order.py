@@ -47,11 +47,6 @@ class _Access:
     number: int
     writes: bool
 
-    def hides(self, other: _Access) -> bool:
-        """Whether what waits for this access need not wait for another, earlier one."""
-        inside = self.first <= other.first and other.last <= self.last
-        return inside and (self.writes or (self.queue == other.queue and not other.writes))
-
 
 class Ordering:
     """Places tokens while commands are issued in the order of the program."""
@@ -77,9 +72,17 @@ class Ordering:
                     needed[x.queue] = max(needed.get(x.queue, 0), x.number)
         number = self._issue(c, needed)
         for span, writes in _touches(c):
-            made = _Access(span.first, span.last, c.queue, number, writes)
-            before = self._touched.get(span.memory, [])
-            self._touched[span.memory] = [x for x in before if not made.hides(x)] + [made]
+            self._touch(span, _Access(span.first, span.last, c.queue, number, writes))
+
+    def _touch(self, span: Span, made: _Access) -> None:
+        """Note an access, and forget those of which who waits for it need not know."""
+        first, last, queue = made.first, made.last, made.queue
+        before = self._touched.get(span.memory, ())
+        if made.writes:
+            kept = [x for x in before if x.first < first or last < x.last]
+        else:
+            kept = [x for x in before if x.first < first or last < x.last or x.writes or x.queue != queue]
+        self._touched[span.memory] = [*kept, made]
 
     def _issue(self, c: Planned, needed: Clock) -> int:
         """Issue a command that waits for others; return its number in its queue."""

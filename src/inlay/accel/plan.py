@@ -152,11 +152,35 @@ class _Room:
     used: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An operand of commands in tiles of one size: where it is, and how far apart its units are."""
+
+    name: str
+    memory: str
+    steps: Mapping[Sym, int]
+    stride: tuple[int, ...]
+    reach: int
+    is_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the commands of an instruction have in common in tiles of one size: all but where they begin."""
+
+    name: str
+    queue: str
+    numbers: Mapping[str, int]
+    cycles: int
+    operands: tuple[_Operand, ...]
+
+
 @dataclass(slots=True)
 class _Planning:
     part: Part
     commands: list[Planned] = field(default_factory=list[Planned])
     rooms: dict[tuple[int, str], _Room] = field(default_factory=dict[tuple[int, str], _Room])
+    forms: dict[tuple[int, ...], _Form] = field(default_factory=dict[tuple[int, ...], _Form])
     now: int = 0
 
     @property
@@ -253,35 +277,46 @@ class _Planning:
         counts: Mapping[Sym, int],
     ) -> None:
         """Issue a command of an instruction."""
-        i = u.meaning.instruction
+        key = (id(u), *counts.values())
+        form = self.forms.get(key)
+        if form is None:
+            form = self.forms[key] = self._form(u, operands, counts)
+        places: dict[str, Place] = {}
+        reads: list[Span] = []
+        writes: list[Span] = []
+        for x in form.operands:
+            begin = bases[x.name]
+            for s, n in here.items():
+                begin += x.steps.get(s, 0) * n
+            places[x.name] = Place(begin, x.stride)
+            (reads if x.is_read else writes).append(Span(x.memory, begin, begin + x.reach))
+        self.commands.append(
+            Planned(form.name, form.queue, form.numbers, places, tuple(reads), tuple(writes), form.cycles)
+        )
+
+    def _form(self, u: Unified, operands: Mapping[str, Laid], counts: Mapping[Sym, int]) -> _Form:
+        """Return what commands of an instruction have in common in tiles of some sizes."""
+        i, description = u.meaning.instruction, self.group.arch.description
         sizes = {
             s: 1 if (x := u.axes[s]) is None else counts[x.sym] for s, e in u.meaning.loops if e.value is None
         }
-        places: dict[str, Place] = {}
-        spans: dict[Access, list[Span]] = {Access.READ: [], Access.WRITE: []}
+        made: list[_Operand] = []
         for name, x in operands.items():
             stays = self.part.setting.residents.get(x)
             steps = _steps(x, stays.extents if stays is not None else x.tile(counts))
-            begin = bases[name] + sum(steps.get(s, 0) * n for s, n in here.items())
             stride = [0 if (loop := u.axes[s]) is None else steps.get(loop.sym, 0) for s in sizes]
-            shape = i.operands[name].shape
-            strided = sum(isinstance(e, Dim) for e in shape)
-            places[name] = Place(begin, tuple(stride[:strided]))
-            reach = sum(d * (n - 1) for d, n in zip(stride, sizes.values(), strict=True))
-            span = Span(x.memory, begin, begin + reach + 1)
-            spans[Access.READ if i.operands[name].access is Access.READ else Access.WRITE].append(span)
-        dims = {d.sym: name for name, d in self.group.arch.description.dims.items()}
+            strided = sum(isinstance(e, Dim) for e in i.operands[name].shape)
+            reach = sum(d * (n - 1) for d, n in zip(stride, sizes.values(), strict=True)) + 1
+            is_read = i.operands[name].access is Access.READ
+            made.append(_Operand(name, x.memory, steps, tuple(stride[:strided]), reach, is_read))
+        dims = {d.sym: name for name, d in description.dims.items()}
         numbers = {dims[e.atom]: sizes[s] for s, e in u.meaning.loops if isinstance(e.atom, Sym)}
         for name, value in numbers.items():
-            high = self.group.arch.description.dims[name].high
+            high = description.dims[name].high
             if high is not None and value > high:
                 raise Untiled(f"{name} = {value}: at most {high}")
-        cycles = command_cycles(self.group.arch, u, sizes)
-        queue = _name_of(self.group.arch.description.queues, i.queue)
-        reads, writes = tuple(spans[Access.READ]), tuple(spans[Access.WRITE])
-        self.commands.append(
-            Planned(i.name, queue, {**numbers, **u.immediates}, places, reads, writes, cycles)
-        )
+        cycles, queue = command_cycles(self.group.arch, u, sizes), _name_of(description.queues, i.queue)
+        return _Form(i.name, queue, {**numbers, **u.immediates}, cycles, tuple(made))
 
 
 def _tiles(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.accel.commands import Planned, Span
+from inlay.accel.commands import Planned
 
 _WINDOW = 48
 """Commands of a queue that are looked at, from the first that was not given yet."""
@@ -94,20 +94,20 @@ def behind(commands: Sequence[Planned]) -> list[list[int]]:
 
     Those that are left out are before one that is named.
     """
-    touched: dict[str, list[tuple[Span, bool, int]]] = {}
+    touched: dict[str, list[tuple[int, int, bool, int]]] = {}
     found: list[list[int]] = []
     for index, c in enumerate(commands):
         mine = [*((s, False) for s in c.reads), *((s, True) for s in c.writes)]
-        needed = {
-            n
-            for span, writes in mine
-            for other, wrote, n in touched.get(span.memory, ())
-            if (writes or wrote) and other.meets(span)
-        }
+        needed: set[int] = set()
+        for span, writes in mine:
+            begin, end = span.first, span.last
+            near = [x for x in touched.get(span.memory, ()) if x[0] < end and begin < x[1]]
+            needed.update([n for _, _, wrote, n in near if writes or wrote])
         found.append(sorted(needed))
         for span, writes in mine:
+            begin, end = span.first, span.last
             kept = touched.get(span.memory, [])
             if writes:
-                kept = [x for x in kept if not (span.first <= x[0].first and x[0].last <= span.last)]
-            touched[span.memory] = [*kept, (span, writes, index)]
+                kept = [x for x in kept if x[0] < begin or end < x[1]]
+            touched[span.memory] = [*kept, (begin, end, writes, index)]
     return found

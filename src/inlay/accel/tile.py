@@ -214,8 +214,7 @@ def _rank(setting: Setting, lowest: _Lowest, *, windows: bool) -> None:
         moving = [s for s in order_of if counts[s] < group.blocks[s]]
         still = [s for s in order_of if s not in moving]
         for outer in itertools.permutations(moving):
-            order = (*still, *outer)
-            lowest.add(known.cycles(order), (setting, counts, order))
+            lowest.add(known.cycles(outer), (setting, counts, (*still, *outer)))
 
 
 def _counts(group: Group, s: Sym, *, is_whole: bool) -> list[int]:

@@ -28,6 +28,7 @@ from inlay.machine.board_file import find_board
 from inlay.ops.device import DEVICE_COPY
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
+from inlay.placement.choose.bounds import cheapest_cut
 from inlay.placement.choose.calibration import calibrated, read_measured
 from inlay.placement.choose.candidates import CandidateSource, Offers, offers_of, regions_of
 from inlay.placement.choose.costs import CostHook, Costs, Measured, Predictor
@@ -125,7 +126,9 @@ def run(module: Module, context: PassContext) -> Module:
         is_watched = options.asks or len(board.devices) > 1
         return plan(module, board, capability, choice, options.watch if is_watched else None)
     found = planned(module, board, capability, choice)
-    ordered = in_order(module, _predictor(module, board, context, measured))
+    ordered = module
+    if _may_be_faster(found):
+        ordered = in_order(module, _predictor(module, board, context, measured))
     if ordered is not module:
         capability, choice = _choice(ordered, board, context, measured)
         found = _faster(found, planned(ordered, board, capability, choice))
@@ -188,6 +191,15 @@ def _faster(one: Planned, other: Planned) -> Planned:
     if decisions[0] is None or decisions[1] is None:
         return one
     return other if decisions[1].outcome.time < _SAVED * decisions[0].outcome.time else one
+
+
+def _may_be_faster(found: Planned) -> bool:
+    """Whether a plan in another order of lines might save enough: the bound holds in every order."""
+    decision = found.found.decision
+    if decision is None:
+        return False
+    least = {s.tasks: s.cost for s in sorted(decision.sets, key=lambda s: -s.cost)}
+    return cheapest_cut(decision.problem, least) < _SAVED * decision.outcome.time
 
 
 _SAVED = 0.99

@@ -33,6 +33,8 @@ _EXACT_TASKS = 48
 _ALL_SUBSETS = 6
 _QUICK = 2_000
 """Tasks that the local search places for a choice of candidates that is only compared with others."""
+_NEAR = 1.001
+"""Over a lower bound: what is that near is not searched any longer."""
 _MOST_TRIED = 5_000
 """Tasks of all problems that are solved to choose among many candidates."""
 
@@ -242,8 +244,8 @@ def _of_many(problem: Problem, usable: Sequence[TaskSet], budget: tuple[int, int
 
     starts = [_cover((), sets), _cover((), sets[::-1]), ()]
     time, chosen = min(((tried(x), x) for x in starts), key=lambda found: found[0])
-    helped = True
-    while helped and left > 0:
+    least, helped = cheapest_cut(problem, _cheapest(usable)), True
+    while helped and left > 0 and time > least * _NEAR:
         helped = False
         for other in _neighbors(chosen, sets):
             if left > 0 and (found := tried(other)) < time:
