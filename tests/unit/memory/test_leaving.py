@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from inlay.api import compilation, explain
 from inlay.ir.parser import parse_module
@@ -12,6 +16,7 @@ from inlay.ops.table import table
 from inlay.pipeline import memories
 from inlay.runtime.native import lifts
 from inlay.runtime.session import executable_of
+from tests.examples import examples
 
 COUNT = 16_384
 BYTES = 4 * COUNT
@@ -23,6 +28,11 @@ entry main("x") -> (%s);
 ONE = SORTED % ("y", '"y"')
 TWO = SORTED % ("(y, sqrt(exp(a.0)))", '"y", "z"')
 TWICE = SORTED % ("(y, y)", '"y", "z"')
+# The same for rows of a number that each call says, at least one.
+OPEN = """
+fn main<b >= 1>(x: Tensor[b, 16384, f32]) { let a = sort(x); tanh(a.0) }
+entry main("x") -> ("y");
+"""
 # A block that leaves with its result.
 SMALL = """
 fn main(x: Tensor[1, 32, f32], z: Tensor[32, 1, f32]) { let a = sort(x); add(a.0, z) }
@@ -39,6 +49,12 @@ def planned(text: str, **options: object) -> int:
     return explain(parse_module(text, table()), view="memory", threads=1, **options).accounts[0].peak
 
 
+@cache
+def open_peak(plan: str, rows: int) -> int:
+    """Return what a call of so many rows takes, as the plan says."""
+    return planned(OPEN, plan=plan, typical=(f"b={rows}",))
+
+
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 @pytest.mark.parametrize("plan", ["serial", "parallel"])
 @pytest.mark.parametrize("text", [ONE, TWO, TWICE], ids=["one", "two", "twice"])
@@ -51,6 +67,33 @@ def test_results_that_left_stay_as_they_are(text, plan, mode):
         if seed != 1:
             np.testing.assert_allclose(found["y"], np.tanh(np.sort(draw(seed))), rtol=1e-5, atol=1e-6)
     assert made.usage().peak_bytes == planned(text, plan=plan)
+
+
+@settings(max_examples=examples(3))
+@given(
+    st.lists(st.integers(1, 5), min_size=2, max_size=6),
+    st.sampled_from(("serial", "parallel")),
+    st.sampled_from(("sequential", "parallel")),
+    st.data(),
+)
+def test_results_of_open_batches_leave_for_each_size(batches: list[int], plan: str, mode: str, more):
+    module = parse_module(OPEN, table())
+    compiled = compilation(module, cache="none", threads=1, plan=plan)
+    (planned_for,) = [p for p in compiled.report.plans if p.parts]
+    assert bool(planned_for.counted) != lifts()  # with pages to move, the result is in the block
+    made = executable_of(compiled.program, threads=1, mode=mode)
+    kept: list[tuple[np.ndarray, np.ndarray]] = []
+    for seed, rows in enumerate(batches):
+        x = np.random.default_rng(seed).standard_normal((rows, COUNT)).astype(np.float32)
+        found = made.run({"x": x})["y"]
+        assert made.usage().peak_bytes == open_peak(plan, rows)
+        kept.append((found, np.tanh(np.sort(x))))
+        if more.draw(st.booleans()):  # what a caller writes is its own, and what it drops is free
+            found[:] = np.nan
+            kept.pop(more.draw(st.integers(0, len(kept) - 1)))
+    for found, wanted in kept:
+        if not np.isnan(found).any():
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.skipif(not lifts(), reason="the system moves no pages")
