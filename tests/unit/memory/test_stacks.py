@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ fn main(x: Tensor[9, 700, f32], w: Tensor[700, 33, f32]) -> (Tensor[9, f32], Ten
 }
 entry main("x", "w") -> ("most", "y");
 """
+THREADED = PROGRAM.replace("[9", "[3000")
 NATIVE = """
 [[arch]]
 name = "native"
@@ -40,12 +43,48 @@ from inlay.codegen.llvm_compile import compile_text
 for text, target, optimize in pickle.load(sys.stdin.buffer):
     compile_text(text, target, optimize=optimize)
 """
+THREADS = """
+import json, os, sys, time
+import numpy as np
+from inlay.api import compilation, explain
+from inlay.runtime.session import executable_of
+from tests.unit.memory.test_stacks import THREADED, board_of, module
+
+def blocked():
+    for name in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{name}/syscall") as stream:
+            words = stream.read().split()
+        if words[0] != "running":  # its number, arguments, stack pointer, instruction
+            yield int(name), int(words[-2], 16)
+
+def used(pointer):
+    with open("/proc/self/maps") as stream:
+        regions = [[int(n, 16) for n in line.split(" ")[0].split("-")] for line in stream]
+    low, high = next(r for r in regions if r[0] <= pointer < r[1])
+    with open("/proc/self/mem", "rb") as memory:
+        memory.seek(low)
+        found = np.flatnonzero(np.frombuffer(memory.read(high - low), np.uint8))
+    return high - pointer, high - low - int(found[0])
+
+budget, before = int(sys.argv[1]), {name for name, _ in blocked()} | {os.getpid()}
+made = compilation(module(THREADED), board=board_of(budget), cache="none", threads=3)
+exe = executable_of(made.program, threads=3)
+random = np.random.default_rng(0)
+inputs = {"x": random.standard_normal((3000, 700), np.float32), "w": random.standard_normal((700, 33), np.float32)}
+for _ in range(9):
+    exe.run(inputs)
+time.sleep(0.3)  # until threads wait again
+(stack,) = explain(module(THREADED), board_of(budget), view="memory", threads=3).stacks
+print(json.dumps([stack.most, [used(pointer) for name, pointer in blocked() if name not in before]]))
+"""
+SAVED_BYTES = 4096
+"""What registers are saved in on the way to a kernel, and frames of the runtime above it."""
 RED_ZONE = 128
 """Bytes below its frame that a function may use without taking them."""
 
 
-def module():
-    return infer_types(parse_module(PROGRAM, table()))
+def module(text: str = PROGRAM):
+    return infer_types(parse_module(text, table()))
 
 
 def board_of(stack_bytes: int):
@@ -99,6 +138,26 @@ def test_what_is_counted_is_what_code_takes(budget, monkeypatch):
         # LLVM measures frames: what is counted, and what registers are saved in.
         measured = max(frames(text, target, optimize=optimize), default=0)
         assert counted <= measured + RED_ZONE
+
+
+@pytest.mark.slow
+@pytest.mark.llvm
+@pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="the system does not show stacks")
+def test_threads_take_no_more_of_their_stacks_than_is_promised():
+    """Stacks of new threads are zero, so the lowest byte that is not is as far as any call has come."""
+    most: dict[int, int] = {}
+    for budget in (0, 4096, 32 << 10):
+        command = [sys.executable, "-c", THREADS, str(budget)]
+        root = Path(__file__).parents[3]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
+        promised, threads = json.loads(done.stdout)
+        assert threads
+        assert promised <= budget
+        for waiting, used in threads:
+            assert used <= waiting + promised + SAVED_BYTES
+        most[budget] = max(used for _, used in threads)
+        # The measurement sees temporaries: some thread had most of what was promised.
+        assert most[budget] - most[0] >= promised - SAVED_BYTES // 4
 
 
 def allocated(text: str) -> list[int]:
