@@ -92,8 +92,7 @@ def setting_of(
         CompileError: of the board.
     """
     board = runnable(find_detected(options.board))
-    if options.numerics == "saturating":
-        board = _saturating(board)
+    board = _saturating(board) if options.numerics == "saturating" else board
     # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
