@@ -256,13 +256,36 @@ several calls have one command with other weights, the encoding is run for each,
 programs alone. Whatever fails while a command is made, the compiler included, is the reason why the operation
 runs elsewhere.
 
+## Drivers
+
+`drivers` is a tuple of one. Which functions are called, and of what form, is the same for all:
+
+* `Library("libdsp.so")`: in this process. Where functions only begin something, `completion` says how the
+  device is asked whether it is done: `Poll("dsp_done")` again and again, `Event("dsp_wait")` a function that
+  waits for an interrupt, `Step("dsp_step", cycles=1000)` a simulator whose time passes in that function.
+* `Process(library="libdsp.so")`: the same library in a process of its own, or `Process("./simulator", "-q")`,
+  a program that answers calls itself. A crash there is an error of the call; the next call starts it again.
+* `Socket("board.local", 7000)`: a server, as of a board; `python -m inlay.runtime.driver_server libdsp.so
+  --port 7000` is one. Bytes of operands are sent with each call and what may be written comes back;
+  structures, which hold addresses, are for libraries in this process.
+* `Mock()`: nothing is there. `Absent("why")`: no code is made.
+
+A device that does not answer for `seconds` (10) is given up, and the error names it (`run.device-lost`); only
+a function in this process that does not return is not found by that. A program of another process reads
+calls from its input and answers on its output, numbers with their lowest byte first:
+
+    a call    u32 length of the name of a function, the name, u8 length of the type that it returns, the type
+              (`i32`; empty for none), u32 number of arguments; of each argument
+              u8 0, i64 number | u8 1, u64 size, bytes | u8 2, u64 size, bytes that may be written
+    answer    i64 what the function returned, then the bytes of each argument of kind 2
+
 ## Memories of its own
 
 A device that works in memories of its own reads a stream: `emit = Stream(...)`, and patterns end with
-`p.map(value)`. `src/inlay/accelerators/strawberry.py` is a whole one, `gemmini.py` beside it a published device
-as its documents say it. The file says which memories there are (`Memory`), what copies tiles between them
-and a memory of the board (`Copy`), and how queues wait for each other: by flags of commands (`Token`), or by
-hardware that compares addresses (`Interlock`, without flags and without `emit.nop`). Nothing says which
+`p.map(value)`. `src/inlay/accelerators/strawberry.py` is a whole one, `gemmini.py` beside it a published
+device as its documents say it. The file says which memories there are (`Memory`), what copies tiles between
+them and a memory of the board (`Copy`), and how queues wait for each other: by flags of commands (`Token`),
+or by hardware that compares addresses (`Interlock`, without flags and without `emit.nop`). Nothing says which
 instruction computes what, how large tiles are, when they are copied, where they stand or who waits for whom:
 that follows, and `inlay explain --op conv_integer` shows it.
 

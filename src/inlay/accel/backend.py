@@ -23,7 +23,7 @@ from inlay.accel.above import Above
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.chains import larger
-from inlay.accel.declare import Absent, Driver, Library, Mock
+from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, beside, place_of
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
@@ -119,12 +119,9 @@ class AcceleratorBackend(Backend):
 
     @property
     def driver(self) -> Driver:
-        """Who brings commands to a device; a library that lies beside the description by its whole path."""
-        match self._class.drivers[0]:
-            case Library(path=path) if self._folder is not None and (self._folder / path).is_file():
-                return Library(str((self._folder / path).resolve()))
-            case other:
-                return other
+        """Who brings commands to a device; files that lie beside the description by their whole paths."""
+        said = self._class.drivers[0]
+        return said if self._folder is None else beside(said, self._folder)
 
     @property
     def folder(self) -> Path:
@@ -366,11 +363,11 @@ def _step(
 ) -> DriverCall:
     """Return one command as a call of a driver, without those before it."""
     match driver:
-        case Library(path=path):
+        case Library() | Process() | Socket():
             emit = type(arch.device).emit
             assert isinstance(emit, CCalls), "checked with the class"
             function, args = given_to(arch, command, operands, places, known)
-            target = LibraryFunction(path, function, emit.status, emit.faults)
+            target = LibraryFunction(place_of(driver), function, emit.status, emit.faults)
             return DriverCall(device, target, args)
         case Mock():
             code, order, asked = mock_of(arch, command.instruction, command.sizes)

@@ -7,13 +7,15 @@ a parameter or a dim is a symbol while the class is read, and arithmetic on it g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, assert_never, overload
 
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, fresh, from_atom, to_int
 from inlay.loop.te import ScalarValue
+from inlay.runtime.driver_places import Awaited, Child, Place, Server
 
 KiB = 1 << 10
 MiB = 1 << 20
@@ -371,15 +373,89 @@ def encodes(*things: object) -> Callable[..., Encoder]:
 
 
 @dataclass(frozen=True, slots=True)
+class Poll:
+    """A function that says whether the device is done: 1 where it is, 0 not yet, less than 0 a fault.
+
+    Attributes:
+        function: without arguments, of the library; it returns an `int32_t`.
+        seconds: after which the device is given up, and named.
+    """
+
+    function: str
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A function that waits until the device is done, or for some time; it returns what that of `Poll` does.
+
+    Attributes:
+        function: of the library, of an `int64_t`: the most milliseconds.
+        seconds: as of `Poll`.
+    """
+
+    function: str
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A device whose time passes in a function alone, as of a simulator; it returns what that of `Poll` does.
+
+    Attributes:
+        function: of the library, of an `int64_t`: the cycles to pass.
+        cycles: of one call.
+        seconds: as of `Poll`.
+    """
+
+    function: str
+    cycles: int = 1000
+    seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """A driver: a shared library in this process.
 
     Attributes:
         path: the name of a module of Python that is such a library (an extension without code for Python
             is one), a file, also beside the description, or a name that the system's loader finds.
+        completion: how a device says that it is done, where functions only begin something; without it, it
+            is done when they return.
     """
 
     path: str
+    completion: Poll | Event | Step | None = None
+
+
+class Process:
+    """A driver in a process of its own, one for each device: what crashes or hangs there is an error here.
+
+    Args:
+        command: of a program that reads calls from its input and answers on its output
+            (`inlay/runtime/driver_link.py` says how); words that are files beside the description are found.
+        library: in the place of a command: a shared library, as `Library` names it.
+        seconds: how long an answer may take; then the process is ended, and the next call starts it again.
+    """
+
+    def __init__(self, *command: str, library: str = "", seconds: float = 10.0) -> None:
+        if bool(command) == bool(library):
+            raise ValueError("found a Process, needed the words of a command or a library in it, not both")
+        self.command, self.library, self.seconds = command, library, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A driver behind a connection, as of a board: a server that answers as a `Process` does.
+
+    Attributes:
+        host, port: where it is.
+        seconds: how long an answer may take.
+    """
+
+    host: str
+    port: int
+    seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,4 +470,46 @@ class Mock:
     """A device that is not there: commands compute what the loop nests of their instructions say."""
 
 
-Driver = Library | Mock | Absent
+Driver = Library | Process | Socket | Mock | Absent
+
+
+def beside(driver: Driver, folder: Path) -> Driver:
+    """Return a driver whose files in a folder are named by their whole paths."""
+
+    def found(name: str) -> str:
+        return str((folder / name).resolve()) if name and (folder / name).is_file() else name
+
+    match driver:
+        case Library(path=path):
+            return replace(driver, path=found(path))
+        case Process() if driver.library:
+            return Process(library=found(driver.library), seconds=driver.seconds)
+        case Process():
+            return Process(*map(found, driver.command), seconds=driver.seconds)
+        case Socket() | Mock() | Absent():
+            return driver
+        case _:
+            assert_never(driver)
+
+
+def place_of(driver: Library | Process | Socket) -> Place:
+    """Return where the functions of a driver are."""
+    match driver:
+        case Library(path=path, completion=how):
+            match how:
+                case None:
+                    return path
+                case Step():
+                    return Awaited(path, "step", how.function, how.seconds, how.cycles)
+                case Poll():
+                    return Awaited(path, "poll", how.function, how.seconds)
+                case Event():
+                    return Awaited(path, "event", how.function, how.seconds)
+                case _:
+                    assert_never(how)
+        case Process():
+            return Child(driver.command, driver.library, driver.seconds)
+        case Socket(host=host, port=port, seconds=seconds):
+            return Server(host, port, seconds)
+        case _:
+            assert_never(driver)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from inlay.accel.c_arguments import CCalls
-from inlay.accel.declare import Absent, Encoder, Instruction, Library, Memory, Mock
+from inlay.accel.declare import Absent, Encoder, Instruction, Library, Memory, Mock, Process, Socket
 from inlay.accel.engines import Copy, Interlock, Stream, Token
 from inlay.arith.expr import Int
 from inlay.runtime.driver_arguments import C_TYPES
 
-_DRIVERS = (Library, Mock, Absent)
+_DRIVERS = (Library, Process, Socket, Mock, Absent)
 
 
 def ignored(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -17,7 +17,7 @@ from typing import assert_never
 import numpy as np
 
 from inlay.accel.accelerator import Accelerator, Architecture
-from inlay.accel.declare import Absent, Driver, Library, Mock
+from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, place_of
 from inlay.accel.encode import stream_of
 from inlay.accel.group import Tensor
 from inlay.accel.layout import blocks_of, packed, unpacked
@@ -28,8 +28,8 @@ from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import error
 from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.types import TensorType
-from inlay.runtime.calls import function_of
 from inlay.runtime.driver_arguments import digest_of
+from inlay.runtime.driver_places import Place, starting
 from inlay.runtime.streams import Part, StreamCall, region_of, run_words
 
 
@@ -158,8 +158,8 @@ class Launcher:
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled, words = self.command.made.scheduled, self.command.made.words
         match self.driver:
-            case Library(path=path):
-                return self._call(path, words, region)
+            case Library() | Process() | Socket():
+                return self._call(place_of(self.driver), words, region)
             case Mock():
                 StreamMock(self.arch).run(words, region)
                 return scheduled.timing.total
@@ -168,9 +168,9 @@ class Launcher:
             case _:
                 assert_never(self.driver)
 
-    def _call(self, path: str, words: bytes, region: np.ndarray) -> int:
+    def _call(self, place: Place, words: bytes, region: np.ndarray) -> int:
         name = stream_of(self.arch).run
-        target = function_of(path, name, self.device)
+        target = starting(place, name, self.device)
         return run_words(target, name, self.device, self.config, words, region)
 
     @property
@@ -187,7 +187,7 @@ class Launcher:
             calls: for each call of the kernel in the program the operands that are constants, by position.
         """
         found = self._sets(calls)
-        if not isinstance(self.driver, Library) or self.command.made is None or found is None:
+        if isinstance(self.driver, Mock | Absent) or self.command.made is None or found is None:
             return None
         images = {digest: self._region(arrays).bytes.tobytes() for digest, arrays in found.items()}
         tensors = [p for p in self.params if isinstance(p.type, TensorType)]
@@ -199,7 +199,7 @@ class Launcher:
                 comes.append(_part(tensor, next(i for i, p in enumerate(tensors) if p is source)))
         return StreamCall(
             self.device,
-            self.driver.path,
+            place_of(self.driver),
             stream_of(self.arch).run,
             self.config,
             self.command.made.words,
@@ -261,8 +261,8 @@ def launching(
         RunError: `run.device-absent` where the driver cannot be loaded.
     """
     match driver:
-        case Library(path=path):
-            function_of(path, stream_of(arch).run, device)
+        case Library() | Process() | Socket():
+            starting(place_of(driver), stream_of(arch).run, device)
         case Absent(why=why):
             raise error("run.device-absent", f"'{device}' cannot be used: {why}")
         case Mock():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import importlib.util
 import json
 import mmap
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -24,6 +23,7 @@ from inlay.bytecode import formula
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.program import Constant, HostBody, ImageTarget, Kernel, Program
 from inlay.runtime.driver_arguments import C_TYPES, Argument, DeviceProgram, Number, Struct, Tensor, ready
+from inlay.runtime.driver_places import Place, function_of, place_of, place_record, starting
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import Callback
 
@@ -39,14 +39,13 @@ class LibraryFunction:
     """A C function of addresses and 64-bit integers, which returns 0 or the number of a fault.
 
     Attributes:
-        library: the name of a module of Python that is a shared library, a file, or a name that the
-            system's loader finds.
+        library: where it is (`driver_places`).
         name: of the function.
         returns: what it returns, one of `C_TYPES`; empty for nothing, which is no fault.
         faults: what numbers that it returns mean.
     """
 
-    library: str
+    library: Place
     name: str
     returns: str = "i64"
     faults: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -111,7 +110,7 @@ def opened(call: DriverCall) -> Callback:
 
 
 def _of_library(call: DriverCall, driver: LibraryFunction) -> Callback:
-    target = function_of(driver.library, driver.name, call.device, driver.returns)
+    target = starting(driver.library, driver.name, call.device, driver.returns)
 
     def find(name: str) -> Callable[..., int]:
         return function_of(driver.library, name, call.device)
@@ -143,7 +142,7 @@ def _of_code(call: DriverCall, code: Code) -> Callback:
     numbers = [give for give, a in zip(found, call.args, strict=True) if isinstance(a, Number)]
 
     def run(arrays: list[np.ndarray], ints: list[int]) -> None:
-        pointers = [give(arrays, ints) for give in addresses]
+        pointers = [give(arrays, ints).ctypes.data for give in addresses]
         values = [give(arrays, ints) for give in numbers]
         buffers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
         given = (ctypes.c_int64 * max(len(values), 1))(*values)
@@ -158,50 +157,6 @@ def _of_code(call: DriverCall, code: Code) -> Callback:
 
 def _no_function(name: str) -> Callable[..., int]:
     raise ValueError(f"native code has no function '{name}'")
-
-
-# ---------------------------------------------------------------------------- libraries
-
-
-def function_of(library: str, name: str, device: str, returns: str = "i64") -> Callable[..., int]:
-    """Return a function of a library, which takes addresses and integers and gives a status.
-
-    Args:
-        library: as `LibraryFunction` says it.
-        name: of the function.
-        device: whose it is, for messages.
-        returns: the type of the status, as `LibraryFunction` says it.
-
-    Raises:
-        RunError: `run.device-absent` where the library, or the function in it, is not there.
-    """
-    spec = importlib.util.find_spec(library) if _is_module(library) else None
-    place = library if spec is None or spec.origin is None else spec.origin
-    try:
-        found = getattr(ctypes.CDLL(place), name)
-    except OSError as failure:
-        raise error(
-            "run.device-absent",
-            f"the driver of '{device}' cannot be loaded: {failure}",
-            hint="install it, or compile for a board without the device",
-        ) from None
-    except AttributeError:
-        raise error(
-            "run.device-absent", f"the driver of '{device}' has no function '{name}': {place}"
-        ) from None
-
-    def called(*args: Any) -> int:
-        return found(*(ctypes.c_int64(a) if isinstance(a, int) else a for a in args)) or 0
-
-    found.restype = C_TYPES[returns] if returns else None
-    return called
-
-
-def _is_module(path: str) -> bool:
-    try:
-        return "/" not in path and importlib.util.find_spec(path) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 # ---------------------------------------------------------------------------- in executables
@@ -249,7 +204,7 @@ def _driver_record(driver: LibraryFunction | Code) -> dict[str, Any]:
     match driver:
         case LibraryFunction(library=library, name=name, returns=returns, faults=faults):
             meanings = [[number, text] for number, text in faults.items()]
-            return {"library": library, "function": name, "returns": returns, "faults": meanings}
+            return {**place_record(library), "function": name, "returns": returns, "faults": meanings}
         case Code(image=image, phases=phases, target=target):
             text = base64.b64encode(image).decode()
             return {"image": text, "phases": phases, "triple": target.triple, "features": target.features}
@@ -366,10 +321,10 @@ def _read(said: Any, kernel: Kernel, program: Program) -> DriverCall:
 
 
 def _driver(said: Any) -> LibraryFunction | Code:
-    if "library" in said:
+    if "function" in said:
         faults = {_whole(number): str(text) for number, text in said["faults"]}
         returns = _c_type(said["returns"]) if said["returns"] else ""
-        return LibraryFunction(str(said["library"]), str(said["function"]), returns, faults)
+        return LibraryFunction(place_of(said), str(said["function"]), returns, faults)
     image, phases = base64.b64decode(said["image"], validate=True), tuple(map(_whole, said["phases"]))
     if any(not 0 <= offset < len(image) for offset in phases):
         raise ValueError("a phase is outside of its image")

@@ -91,7 +91,8 @@ Argument: TypeAlias = Tensor | Number | bytes | Struct | DeviceProgram
 """What a driver is given; of bytes the address."""
 
 Ready: TypeAlias = Callable[[Sequence[np.ndarray], Sequence[int]], Any]
-"""Gives an argument for the tensors and the integers of a call: 64 bits, or what `ctypes` has for it."""
+"""Gives an argument for the tensors and the integers of a call: an array for an address, an integer of 64
+bits, or what `ctypes` has for it."""
 
 Find: TypeAlias = Callable[[str], Callable[..., int]]
 """Gives a function of the driver by its name."""
@@ -141,12 +142,12 @@ def ready(a: Argument, device: str, find: Find) -> Ready:
     """
     match a:
         case Tensor(position=position, offset=offset):
-            return lambda arrays, ints: arrays[position].ctypes.data + number(offset, ints, device)
+            return lambda arrays, ints: _behind(arrays[position], number(offset, ints, device))
         case Number():
             return lambda _, ints: _of_c(a, number(a.value, ints, device), device)
         case bytes():
             kept = at_line(a)
-            return lambda _, __: kept.ctypes.data
+            return lambda _, __: kept
         case Struct():
             return _struct(a, device, find)
         case DeviceProgram():
@@ -163,6 +164,16 @@ def _of_c(a: Number, value: int, device: str) -> Any:
     return value if a.dtype == "i64" else made
 
 
+def _behind(array: np.ndarray, offset: int) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)[offset:] if offset else array
+
+
+def _in_field(x: Any) -> int:
+    if isinstance(x, np.ndarray):
+        return x.ctypes.data
+    return x if isinstance(x, int) else x.value
+
+
 def _struct(a: Struct, device: str, find: Find) -> Ready:
     made = [ready(x, device, find) for x in a.fields]
     kinds = [C_TYPES[x.dtype] if isinstance(x, Number) else ctypes.c_void_p for x in a.fields]
@@ -171,7 +182,7 @@ def _struct(a: Struct, device: str, find: Find) -> Ready:
 
     def value(arrays: Sequence[np.ndarray], ints: Sequence[int]) -> Any:
         fields = [give(arrays, ints) for give in made]
-        filled = structure(*(x if isinstance(x, int) else x.value for x in fields))
+        filled = structure(*map(_in_field, fields))
         address: Any = ctypes.c_void_p(ctypes.addressof(filled))
         address.lives = (filled, fields)  # with structures that this one points to
         return address
@@ -187,8 +198,7 @@ class _Handles:
     device: str
     open: Callable[..., int] | None
     close: Callable[..., int] | None
-    _bytes: list[np.ndarray] = field(default_factory=list[np.ndarray])
-    _made: dict[str, int] = field(default_factory=dict[str, int])
+    _made: dict[str, int | np.ndarray] = field(default_factory=dict[str, int | np.ndarray])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -203,7 +213,7 @@ class _Handles:
         with self._lock:
             return self._handle(digest_of([arrays[i] for i in self.program.constants]))
 
-    def _handle(self, digest: str) -> int:
+    def _handle(self, digest: str) -> int | np.ndarray:
         if digest not in self._made:
             image = self.program.images.get(digest)
             if image is None:
@@ -213,15 +223,13 @@ class _Handles:
                     hint="run the model itself, on its board",
                 )
             data = at_line(image)
-            if self.open is None:
-                self._bytes.append(data)
-            found = data.ctypes.data if self.open is None else self.open(data.ctypes.data, data.size)
+            found = 1 if self.open is None else self.open(data, data.size)
             if not found:
                 raise error(
                     "run.device-failed",
                     f"{self.program.open} of '{self.device}' takes no program of {data.size} bytes",
                 )
-            self._made[digest] = found
+            self._made[digest] = data if self.open is None else found
             if self.close is not None:
                 weakref.finalize(self, self.close, found)
         return self._made[digest]

@@ -9,7 +9,6 @@ and images are constants of the program.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -20,8 +19,9 @@ import numpy as np
 
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import Constant, Kernel, Program
-from inlay.runtime.calls import function_of, kept_of
+from inlay.runtime.calls import kept_of
 from inlay.runtime.driver_arguments import digest_of
+from inlay.runtime.driver_places import Place, place_of, place_record, starting
 from inlay.runtime.native import Callback
 
 STREAMS = "streams"
@@ -115,7 +115,7 @@ class StreamCall:
     """
 
     device: str
-    library: str
+    library: Place
     function: str
     config: tuple[int, ...]
     words: bytes
@@ -146,17 +146,16 @@ def run_words(
     Raises:
         RunError: `run.device-failed`.
     """
-    numbers = (ctypes.c_int64 * max(len(config), 1))(*config)
-    report = (ctypes.c_int64 * _REPORT)()
-    address = ctypes.cast(ctypes.c_char_p(words), ctypes.c_void_p).value or 0
-    at, base = ctypes.addressof(numbers), region.ctypes.data
-    status = target(at, address, len(words), base, region.size, ctypes.addressof(report))
+    report = np.zeros(_REPORT, np.int64)
+    numbers, stream = np.array(config or (0,), np.int64), np.frombuffer(words, np.uint8)
+    numbers.flags.writeable = False
+    status = target(numbers, stream, len(words), region, region.size, report)
     if status:
         raise error(
             "run.device-failed",
             f"'{device}' ended {name} with the fault {status}, at word {report[1]}, address {report[2]}",
         )
-    return report[0]
+    return int(report[0])
 
 
 @dataclass(slots=True, eq=False)
@@ -232,7 +231,7 @@ def with_streams(program: Program, streams: Mapping[str, StreamCall]) -> Program
     said = {
         name: {
             "device": s.device,
-            "library": s.library,
+            **place_record(s.library),
             "function": s.function,
             "config": s.config,
             "words": kept(s.words),
@@ -267,7 +266,7 @@ def opened_streams(
         CompileError: `container.corrupt` for a property that is not of the form.
     """
     return {
-        k: _Running(s, function_of(s.library, s.function, s.device))
+        k: _Running(s, starting(s.library, s.function, s.device))
         for k, s in kept_of(program, properties, STREAMS, _read).items()
         if k.name not in beside
     }
@@ -283,7 +282,7 @@ def _read(said: Any, kernel: Kernel, program: Program) -> StreamCall:
     constants = tuple(_whole(i, ports) for i in said["constants"])
     return StreamCall(
         str(said["device"]),
-        str(said["library"]),
+        place_of(said),
         str(said["function"]),
         tuple(_whole(x, 2**63) for x in said["config"]),
         _bytes(program, said["words"]),

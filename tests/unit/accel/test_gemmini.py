@@ -19,7 +19,7 @@ from inlay.accel.stream_mock import StreamMock
 from inlay.accel.tile import channels, in_order
 from inlay.accelerators import gemmini
 from inlay.base.diagnostics import RunError
-from inlay.runtime.calls import function_of
+from inlay.runtime.driver_places import function_of
 from inlay.runtime.streams import region_of, run_words
 
 SOURCE = Path(gemmini.__file__).read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.verify import verify
-from inlay.runtime.calls import function_of
+from inlay.runtime.driver_places import function_of
 
 RNG = np.random.default_rng(15)
 

@@ -79,6 +79,10 @@ def double_all(y: int, x: int, n: int) -> int:
     return 0
 
 
+def doubled(*args: int | np.ndarray) -> int:
+    return double_all(*(a.ctypes.data if isinstance(a, np.ndarray) else a for a in args))
+
+
 @contextlib.contextmanager
 def doubler():
     """Install the description; give a board with the device."""
@@ -88,7 +92,7 @@ def doubler():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "doubler", module)
         patch.setattr(importlib.metadata, "entry_points", lambda group: found.get(group, []))
-        patch.setattr("inlay.runtime.calls.function_of", lambda *_: double_all)
+        patch.setattr("inlay.runtime.calls.starting", lambda *_: doubled)
         backend_table.accelerators.cache_clear()
         yield read_board("own", BOARD, place="own.toml")
     backend_table.accelerators.cache_clear()
