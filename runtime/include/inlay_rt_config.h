@@ -77,6 +77,11 @@
 #define INLAY_BATCH_WAIT_NS 5000000
 #endif
 
+/* How long calls that are all ready wait at most for one that has ended to be followed by another. */
+#ifndef INLAY_BATCH_GAP_NS
+#define INLAY_BATCH_GAP_NS 500000
+#endif
+
 /* Copies of at most so many bytes are made by the issuing thread where nothing is pending. */
 #ifndef INLAY_COPY_BYTES
 #define INLAY_COPY_BYTES ((size_t)64 << 10)

@@ -3,9 +3,18 @@
  * Each call remains a call of its own, with its thread, its memory, its limits and its failure; only what
  * gathers is in one place. A call is *still* when no thread can go on with it: what it has gathers, or is
  * with devices and callbacks. When all calls under way are still, whoever found the last one to be so
- * takes a batch, runs it, and then *visits* the calls whose commands these were: it goes on with each
- * until that is still again. So one thread carries many calls from batch to batch, and the threads of the
- * calls sleep. A call joins by beginning, at any time: nobody waits for calls that are not there.
+ * takes a batch and runs it. The calls whose commands these were are then to be *visited*: gone on with,
+ * each by one thread, until they are still again. So a few threads, the *carriers*, carry many calls from
+ * batch to batch, no more of them than a call may have, and the threads of the calls sleep. A carrier is a
+ * worker, or the thread of a call that has nothing to do for that. While there are as many calls to go on
+ * with as threads, kernels of a visited call run on one thread in all their parts, with the data at hand;
+ * parts are shared in batches, and of the last call. A call joins by beginning, at any time.
+ *
+ * Who asks for a call mostly asks for another one when that has ended. Where a batch went on at once with
+ * those that are left, calls that ended together would begin one by one, and read all weights as often. So
+ * as many calls are expected as there were: before a batch that could be taken, the others have a moment to
+ * come (a quarter of what calls take, at most INLAY_BATCH_GAP_NS since the last one came or went). When
+ * they do not, they are expected no more: a call that was the last of somebody costs the others that once.
  *
  * While some calls are long at work on what does not gather, the others wait for them, but not for longer
  * than INLAY_BATCH_WAIT_NS.
@@ -29,6 +38,9 @@ static int64_t now(const inlay_batcher_t *batcher)
     return batcher->host->now ? batcher->host->now(batcher->host->user) : 0;
 }
 
+/* Calls wait for others to come for this part of what a call takes. */
+#define GAP_PART 4
+
 /* ------------------------------------------------------------------------ who has nothing to do */
 
 /* With the lock of the call: whether no thread can go on with it. */
@@ -39,19 +51,35 @@ static int is_still(const inlay_shared_t *shared)
            (shared->is_issuing ? shared->issuer_waits && !shared->is_due : !shared->done.first);
 }
 
+/* With the lock of the batcher: until when calls that are all ready wait for more. */
+static int64_t end_of_gap(const inlay_batcher_t *batcher)
+{
+    int64_t gap = batcher->call_ns / GAP_PART;
+    if (!batcher->host->now || batcher->n_calls >= batcher->n_expected) return 0;
+    return batcher->changed + (gap < INLAY_BATCH_GAP_NS ? gap : INLAY_BATCH_GAP_NS);
+}
+
 /* With the lock of the batcher: whether a batch can be taken. */
 static int is_due(const inlay_batcher_t *batcher)
 {
     if (!batcher->n_gathered) return 0;
-    if (batcher->n_still >= batcher->n_calls) return 1;
+    if (batcher->n_still >= batcher->n_calls) return now(batcher) >= end_of_gap(batcher);
     return batcher->since && now(batcher) - batcher->since > INLAY_BATCH_WAIT_NS;
+}
+
+/* With the lock of the batcher: whether there is something to carry; and whether another carrier could. */
+static int has_work(const inlay_batcher_t *batcher) { return batcher->first_visit || is_due(batcher); }
+
+static int lacks(const inlay_batcher_t *batcher)
+{
+    return batcher->n_carriers < batcher->threads && has_work(batcher);
 }
 
 int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
     inlay_shared_t *shared = m->shared;
-    int is_taken;
+    int has_more;
     if (!inlay_batcher_is_common(m)) return 0;
     lock(batcher);
     shared->n_visits -= visits;
@@ -63,20 +91,50 @@ int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits)
             batcher->n_still++;
         }
     }
-    is_taken = is_due(batcher);
+    has_more = has_work(batcher);
     unlock(batcher);
-    return is_taken;
+    return has_more;
 }
 
-int64_t inlay_batcher_patience(const inlay_activation_t *m)
+int inlay_batcher_lacks(const inlay_activation_t *m)
 {
-    uint32_t n = 0;
-    if (inlay_batcher_is_common(m)) {
-        lock(m->shared->batcher);
-        n = m->shared->batcher->n_calls / 8;
-        unlock(m->shared->batcher);
+    int is_lacking;
+    if (!inlay_batcher_is_common(m)) return 0;
+    lock(m->shared->batcher);
+    is_lacking = lacks(m->shared->batcher);
+    unlock(m->shared->batcher);
+    return is_lacking;
+}
+
+/* With the lock of the batcher: whether a batch waits for nothing but more calls. */
+static int waits_for_calls(const inlay_batcher_t *batcher)
+{
+    return batcher->n_gathered && !batcher->is_timed && batcher->n_still >= batcher->n_calls;
+}
+
+int64_t inlay_batcher_patience(inlay_activation_t *m)
+{
+    inlay_batcher_t *batcher = m->shared->batcher;
+    int64_t ns = INLAY_WAIT_NS;
+    if (!inlay_batcher_is_common(m)) return ns;
+    lock(batcher);
+    if (batcher->n_calls >= 16) ns *= batcher->n_calls / 8;
+    if (waits_for_calls(batcher)) {
+        const int64_t left = end_of_gap(batcher) - now(batcher);
+        m->shared->is_timer = batcher->is_timed = 1;
+        ns = left < 0 ? 0 : left;
     }
-    return INLAY_WAIT_NS * (n ? n : 1);
+    unlock(batcher);
+    return ns;
+}
+
+void inlay_batcher_waited(inlay_activation_t *m)
+{
+    if (!m->shared->is_timer) return;
+    m->shared->is_timer = 0;
+    lock(m->shared->batcher);
+    m->shared->batcher->is_timed = 0;
+    unlock(m->shared->batcher);
 }
 
 /* --------------------------------------------------------------------------- calls come and go */
@@ -86,12 +144,15 @@ void inlay_batcher_join(inlay_activation_t *m)
     inlay_batcher_t *batcher = m->shared->batcher;
     if (!inlay_batcher_is_common(m)) return;
     lock(batcher);
-    if (!batcher->n_calls++) batcher->since = now(batcher);
+    batcher->changed = m->shared->joined = now(batcher);
+    if (!batcher->n_calls++) batcher->since = batcher->changed;
+    if (batcher->n_expected < batcher->n_calls) batcher->n_expected = batcher->n_calls;
+    batcher->threads = (uint32_t)m->config.parts;
     m->shared->is_joined = 1;
     unlock(batcher);
 }
 
-/* Somebody else is to take a batch: a worker, or the thread of a call with commands in one. */
+/* Somebody else is to carry: a worker, or the thread of a call that is to be gone on with. */
 static void hand_over(inlay_batcher_t *batcher, inlay_activation_t *m)
 {
     batcher->host->threads->offer(batcher->host->user, &batcher->job);
@@ -101,15 +162,28 @@ static void hand_over(inlay_batcher_t *batcher, inlay_activation_t *m)
     inlay_unlock(m);
 }
 
-/* With the lock taken: a call with a command that gathers, which is visited then. */
+/* With the lock taken: a call that is to be gone on with, or has a command that gathers; it is visited. */
 static inlay_activation_t *any(const inlay_batcher_t *batcher)
 {
     uint32_t i = 0;
     inlay_activation_t *m;
-    while (!batcher->gathered[i].first) i++;
-    m = batcher->gathered[i].first->activation;
+    while (!batcher->first_visit && !batcher->gathered[i].first) i++;
+    m = batcher->first_visit ? batcher->first_visit->activation : batcher->gathered[i].first->activation;
     m->shared->n_visits++;
     return m;
+}
+
+void inlay_batcher_rest(inlay_batcher_t *batcher)
+{
+    inlay_activation_t *m;
+    lock(batcher);
+    m = waits_for_calls(batcher) ? any(batcher) : NULL;
+    unlock(batcher);
+    if (!m) return;
+    inlay_lock(m);
+    inlay_help_call(m);
+    inlay_batcher_settle(m, 1);
+    inlay_unlock(m);
 }
 
 void inlay_batcher_leave(inlay_activation_t *m)
@@ -124,7 +198,9 @@ void inlay_batcher_leave(inlay_activation_t *m)
     batcher->n_still -= m->shared->is_still;
     m->shared->is_still = 0;
     is_last = !--batcher->n_calls;
-    next = is_due(batcher) ? any(batcher) : NULL;
+    batcher->changed = now(batcher);
+    batcher->call_ns += (batcher->changed - m->shared->joined - batcher->call_ns) / 8;
+    next = lacks(batcher) ? any(batcher) : NULL;
     unlock(batcher);
     if (next) hand_over(batcher, next);
     lock(batcher);
@@ -136,6 +212,68 @@ void inlay_batcher_leave(inlay_activation_t *m)
     if (is_last) threads->withdraw(m->host->user, &batcher->job);
 }
 
+/* ----------------------------------------------------------------------------------- carriers */
+
+int inlay_batcher_enter(inlay_batcher_t *batcher)
+{
+    int is_lacking;
+    lock(batcher);
+    is_lacking = lacks(batcher);
+    batcher->n_carriers += (uint32_t)is_lacking;
+    unlock(batcher);
+    return is_lacking;
+}
+
+int inlay_batcher_exit(inlay_batcher_t *batcher)
+{
+    int is_lacking;
+    lock(batcher);
+    batcher->n_carriers--;
+    is_lacking = lacks(batcher);
+    unlock(batcher);
+    return is_lacking;
+}
+
+uint32_t inlay_batcher_put(inlay_batcher_t *batcher, const inlay_visits_t *visits,
+                           const inlay_activation_t *own)
+{
+    uint32_t i, n_own = 0;
+    lock(batcher);
+    for (i = 0; i < visits->n; i++) {
+        inlay_shared_t *shared = visits->at[i]->shared;
+        if (visits->at[i] == own) {
+            n_own++;
+        } else if (shared->is_to_visit) { /* which will find what this batch has ended, too */
+            shared->n_visits--;
+        } else {
+            shared->is_to_visit = 1;
+            shared->next_visit = NULL;
+            if (batcher->last_visit) batcher->last_visit->next_visit = shared;
+            else batcher->first_visit = shared;
+            batcher->last_visit = shared;
+        }
+    }
+    unlock(batcher);
+    return n_own;
+}
+
+inlay_activation_t *inlay_batcher_next(inlay_batcher_t *batcher)
+{
+    inlay_shared_t *shared;
+    int is_lacking;
+    lock(batcher);
+    shared = batcher->first_visit;
+    if (shared) {
+        shared->is_to_visit = 0;
+        batcher->first_visit = shared->next_visit;
+        if (!batcher->first_visit) batcher->last_visit = NULL;
+    }
+    is_lacking = shared && lacks(batcher);
+    unlock(batcher);
+    if (is_lacking) batcher->host->threads->offer(batcher->host->user, &batcher->job);
+    return shared ? shared->activation : NULL;
+}
+
 /* ------------------------------------------------------------------------------------ batches */
 
 inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits)
@@ -145,6 +283,7 @@ inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *vi
     lock(batcher);
     if (is_due(batcher)) first = inlay_gather_take(batcher);
     if (first) batcher->since = now(batcher);
+    if (first && batcher->n_still >= batcher->n_calls) batcher->n_expected = batcher->n_calls;
     for (c = first; c; c = c->mates) {
         inlay_shared_t *shared = c->activation->shared;
         if (visits->n && visits->at[visits->n - 1] == c->activation) continue;

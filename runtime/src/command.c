@@ -56,7 +56,7 @@ static inlay_status_t run_phases(const inlay_activation_t *m, const inlay_comman
         job.ints = command->ints;
         job.answers = command->answers;
         job.parts = phase->parallel ? command->parts : 1;
-        if (job.parts > 1 && m->host->parallel)
+        if (job.parts > 1 && !command->is_undivided && m->host->parallel)
             m->host->parallel(m->host->user, run_part, &job, job.parts);
         else
             for (part = 0; part < job.parts; part++) run_part(&job, part);

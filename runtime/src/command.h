@@ -73,6 +73,7 @@ struct inlay_command {
     uint32_t n_accesses;
     inlay_edge_t *successors;
     int64_t parts;
+    int is_undivided;                 /* whoever runs it does all parts */
     int64_t ns;                       /* predicted; the hand-off where that is not known */
     uint32_t is_beside;               /* it ran while another one did */
     void *workspace;

@@ -127,7 +127,8 @@ void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept
     int is_dropped = (int)c->is_dropped, has_ended;
     c->state = COMMAND_RUNNING;
     c->is_beside = m->shared->n_running++ > 0;
-    if (inlay_ready_any(m) || (m->shared->is_waiting && m->shared->alone.n_gathered)) inlay_help_call(m);
+    if (inlay_ready_any(m) || (m->shared->is_waiting && m->shared->alone.n_gathered)) inlay_help_more(m);
+    c->is_undivided = c->parts > 1 && inlay_gather_is_full(m);
     inlay_unlock(m);
     has_ended = execute(m, c, is_dropped);
     inlay_lock(m);

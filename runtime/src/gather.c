@@ -48,6 +48,17 @@ static void unlock(const inlay_batcher_t *batcher)
     if (batcher->lock) batcher->host->threads->unlock(batcher->host->user, batcher->lock);
 }
 
+int inlay_gather_is_full(const inlay_activation_t *m)
+{
+    const inlay_batcher_t *batcher = m->shared->batcher;
+    int is_full;
+    if (!batcher->lock) return 0;
+    lock(batcher);
+    is_full = batcher->n_calls - batcher->n_still >= batcher->threads;
+    unlock(batcher);
+    return is_full;
+}
+
 void inlay_gather_add(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_batcher_t *batcher = m->shared->batcher;

@@ -14,6 +14,11 @@ void inlay_help_call(inlay_activation_t *m)
     }
 }
 
+void inlay_help_more(inlay_activation_t *m)
+{
+    if (!inlay_gather_is_full(m)) inlay_help_call(m);
+}
+
 void inlay_help_wake(inlay_activation_t *m)
 {
     inlay_shared_t *shared = m->shared;
@@ -36,7 +41,7 @@ void inlay_help_leave(inlay_activation_t *m)
 void inlay_help_share(inlay_activation_t *m)
 {
     inlay_lock(m);
-    if (inlay_ready_any(m)) inlay_help_call(m);
+    if (inlay_ready_any(m)) inlay_help_more(m);
     inlay_unlock(m);
     m->issuer.keeps_one = 0;
 }

@@ -65,7 +65,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     if (!c->waits && !starts) inlay_ready_add(m, c);
     /* The issuer runs one itself when it has to wait, and calls others for more. */
     if (shared->ready.last != last) {
-        if (issuer->keeps_one) inlay_help_call(m);
+        if (issuer->keeps_one) inlay_help_more(m);
         issuer->keeps_one = 1;
     }
     if (shared->own.first) inlay_help_wake(m);

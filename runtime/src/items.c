@@ -97,6 +97,7 @@ inlay_command_t *inlay_items_command(inlay_activation_t *m)
     c->n_after = 0;
     c->holds = 2;
     c->is_beside = 0;
+    c->is_undivided = 0;
     c->status = INLAY_OK;
     c->error = NULL;
     return c;

@@ -55,6 +55,7 @@ static inlay_status_t run_now(inlay_activation_t *m, const inlay_kernel_t *kerne
         inlay_race_direct(m, view->storage, view->data, view->bytes, kernel->ports[i] != 0);
     }
     now->number = m->issuer.number++;
+    now->is_undivided = now->parts > 1 && inlay_gather_is_full(m);
     if (m->host->event) inlay_trace_memory(m);
     if (m->issuer.keeps_one) inlay_help_share(m);
     status = inlay_command_run(m, now, m->error);

@@ -37,28 +37,37 @@ void inlay_progress_wait(inlay_activation_t *m)
     int64_t begin = inlay_trace_now(m);
     if (!m->lock) return;
     m->host->threads->wait(m->host->user, m->lock, inlay_batcher_patience(m));
+    inlay_batcher_waited(m);
     inlay_trace_wait(m, begin);
 }
 
-int inlay_progress_batch(inlay_activation_t *m)
+/* Leave all calls that are to be gone on with to threads of theirs: this one cannot, in the middle of an
+ * instruction. */
+static void leave_visits(inlay_batcher_t *batcher)
 {
-    inlay_visits_t visits;
-    inlay_command_t *first;
-    uint32_t i, own = 0;
-    if (!inlay_batcher_settle(m, 0)) return 0;
-    inlay_unlock(m);
-    first = inlay_batcher_take(m->shared->batcher, &visits);
-    if (first) inlay_batcher_run(first);
-    for (i = 0; first && i < visits.n; i++) {
-        inlay_activation_t *other = visits.at[i];
-        if (other == m) {
-            own++;
-            continue;
-        }
+    inlay_activation_t *other;
+    while ((other = inlay_batcher_next(batcher))) {
         inlay_lock(other);
         inlay_help_leave(other);
         inlay_batcher_settle(other, 1);
         inlay_unlock(other);
+    }
+}
+
+int inlay_progress_batch(inlay_activation_t *m)
+{
+    inlay_batcher_t *batcher = m->shared->batcher;
+    inlay_visits_t visits;
+    inlay_command_t *first;
+    uint32_t own = 0;
+    if (!inlay_batcher_settle(m, 0)) return 0;
+    inlay_unlock(m);
+    leave_visits(batcher);
+    first = inlay_batcher_take(batcher, &visits);
+    if (first) {
+        inlay_batcher_run(first);
+        own = inlay_batcher_put(batcher, &visits, m);
+        leave_visits(batcher);
     }
     inlay_lock(m);
     if (own) inlay_batcher_settle(m, own);

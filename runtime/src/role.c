@@ -54,7 +54,7 @@ static int step(inlay_activation_t *m, int is_caller, inlay_kept_t *kept)
     inlay_shared_t *shared = m->shared;
     inlay_command_t *c = inlay_queue_pop(&kept->shorts);
     if (!c && !shared->is_issuing && shared->done.first && (is_caller || !m->is_tied)) {
-        if (inlay_ready_any(m)) inlay_help_call(m);
+        if (inlay_ready_any(m)) inlay_help_more(m);
         inlay_ready_give_up(m, kept);
         issue(m, is_caller);
         return 1;
@@ -76,9 +76,11 @@ void inlay_role_work(inlay_job_t *job)
     inlay_kept_t kept = {{NULL, NULL}, NULL, 0};
     inlay_lock(m);
     while (step(m, 0, &kept)) continue;
-    if (inlay_batcher_settle(m, 0))
+    inlay_batcher_settle(m, 0);
+    if (inlay_batcher_lacks(m))
         m->host->threads->offer(m->host->user, &m->shared->batcher->job);
     inlay_unlock(m);
+    if (inlay_batcher_is_common(m)) inlay_batcher_rest(m->shared->batcher);
 }
 
 /* Without locks: go on with a call that was visited. */
@@ -91,24 +93,22 @@ static void visit(inlay_activation_t *m)
     inlay_unlock(m);
 }
 
-/* Without locks: run a batch, and go on with its calls but those of `own`, which are
- * counted. Workers may take of them meanwhile. 0 where there is none to run. */
-static int run_batch(inlay_batcher_t *batcher, const inlay_activation_t *own, uint32_t *n_own)
+/* Of a carrier, without locks: go on with a call, or else run a batch and leave its calls but `own` to
+ * carriers; `n_own` is how often that is one of them. 0 where there is nothing to do. */
+static int carry(inlay_batcher_t *batcher, const inlay_activation_t *own, uint32_t *n_own)
 {
-    const inlay_threads_t *threads = batcher->host->threads;
+    inlay_activation_t *m = inlay_batcher_next(batcher);
+    inlay_command_t *first;
     inlay_visits_t visits;
-    inlay_command_t *first = inlay_batcher_take(batcher, &visits);
-    uint32_t i;
     *n_own = 0;
+    if (m) {
+        visit(m);
+        return 1;
+    }
+    first = inlay_batcher_take(batcher, &visits);
     if (!first) return 0;
     inlay_batcher_run(first);
-    for (i = 1; i < visits.n; i++)
-        if (visits.at[i] != own && visits.at[i]->config.parts > 1)
-            threads->offer(batcher->host->user, &visits.at[i]->shared->job);
-    for (i = 0; i < visits.n; i++) {
-        if (visits.at[i] == own) ++*n_own;
-        else visit(visits.at[i]);
-    }
+    *n_own = inlay_batcher_put(batcher, &visits, own);
     return 1;
 }
 
@@ -116,17 +116,26 @@ void inlay_role_batch(inlay_job_t *job)
 {
     inlay_batcher_t *batcher = (inlay_batcher_t *)(void *)job; /* its first field */
     uint32_t unused;
-    while (run_batch(batcher, NULL, &unused)) continue;
+    while (inlay_batcher_enter(batcher)) {
+        while (carry(batcher, NULL, &unused)) continue;
+        if (!inlay_batcher_exit(batcher)) break;
+    }
+    inlay_batcher_rest(batcher);
 }
 
-/* With the lock taken, and given up meanwhile: a thread of a call that has nothing to do for it runs a
- * batch of several calls; 0 where it found none. */
+/* With the lock taken, and given up meanwhile: a thread of a call that has nothing to do for it is a carrier
+ * for one step; 0 where none is needed. Else something may have come for its own call meanwhile. */
 static int batch(inlay_activation_t *m)
 {
-    uint32_t own;
-    if (!inlay_batcher_settle(m, 0)) return 0;
+    inlay_batcher_t *batcher = m->shared->batcher;
+    uint32_t own = 0;
+    inlay_batcher_settle(m, 0);
+    if (!inlay_batcher_lacks(m)) return 0;
     inlay_unlock(m);
-    run_batch(m->shared->batcher, m, &own);
+    if (inlay_batcher_enter(batcher)) {
+        carry(batcher, m, &own);
+        inlay_batcher_exit(batcher);
+    }
     inlay_lock(m);
     if (own) inlay_batcher_settle(m, own);
     return 1;

@@ -132,6 +132,10 @@ int inlay_execute_starts(const struct inlay_activation *m);
 int inlay_lookahead_pays(const struct inlay_activation *m);
 void inlay_lookahead_ran(struct inlay_activation *m, int64_t ns);
 
+/* gather.c. Whether as many calls are under way as there are threads for them, where these share a batcher.
+ * Then each is left to one thread, kernels in all their parts: who helped would take another one's time. */
+int inlay_gather_is_full(const struct inlay_activation *m);
+
 /* help.c. Before the issuer is busy with something else: others are told of what it keeps. */
 void inlay_help_share(struct inlay_activation *m);
 

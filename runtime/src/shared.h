@@ -23,6 +23,13 @@ struct inlay_batcher {
     uint32_t turns;                 /* batches that were taken */
     uint32_t n_calls, n_still;      /* calls under way; and those whose threads have nothing to do */
     uint32_t n_leaving;             /* that wait for visitors */
+    uint32_t n_expected;            /* calls, as those that end are mostly followed by others */
+    uint32_t is_timed;              /* a thread waits no longer than for those */
+    int64_t changed;                /* when a call came or went; ns */
+    int64_t call_ns;                /* what calls took of late */
+    uint32_t threads;               /* that a call may have */
+    uint32_t n_carriers;            /* threads that go on with calls of others, and run batches */
+    inlay_shared_t *first_visit, *last_visit; /* calls to be gone on with */
     int64_t since;                  /* when the last batch was taken or the first call came; ns */
     uint8_t *staging;               /* memory that a batch left for the next; NULL for none */
     size_t staging_bytes;
@@ -45,6 +52,10 @@ struct inlay_shared {
     /* Under the lock of a batcher of several activations: */
     uint32_t is_joined, is_still;   /* the call counts there; and among those with nothing to do */
     uint32_t n_visits;              /* batches with commands of this call that threads run, or go on from */
+    uint32_t is_timer;              /* its thread is that of is_timed */
+    int64_t joined;                 /* when; ns */
+    uint32_t is_to_visit;           /* it is in the list of those to be gone on with */
+    inlay_shared_t *next_visit;
 };
 
 /* --------------------------------------------------------------------------------- queues */
@@ -85,6 +96,8 @@ static inline inlay_command_t *inlay_queue_empty(inlay_queue_t *queue)
 
 /* There is something to run. Told is whoever waits for this call, else a worker of the host. */
 void inlay_help_call(inlay_activation_t *m);
+/* There is more to run than the thread can that goes on with this call. */
+void inlay_help_more(inlay_activation_t *m);
 /* Wake the threads that wait for what has come about. */
 void inlay_help_wake(inlay_activation_t *m);
 /* By a thread that goes on with something else: a command has ended. */
@@ -156,15 +169,29 @@ typedef struct inlay_visits {
 /* A call that shares its batcher begins, and has ended: nobody visits it any more. Without the lock. */
 void inlay_batcher_join(inlay_activation_t *m);
 void inlay_batcher_leave(inlay_activation_t *m);
-/* With the lock taken: a thread has nothing to do for a call, and ends so many visits; whether a batch can
- * be taken. */
+/* With the lock taken: a thread has nothing to do for a call, and ends so many visits; whether there is
+ * something to carry. */
 int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits);
-/* Take what runs next as one of several calls; NULL for none. No lock but that of a call. */
+/* With the lock taken: whether there is something that another carrier could do. */
+int inlay_batcher_lacks(const inlay_activation_t *m);
+/* A thread becomes a carrier; 0 where there is nothing to carry, or there are enough. One stops: whether
+ * there is something left. Without locks. */
+int inlay_batcher_enter(inlay_batcher_t *batcher);
+int inlay_batcher_exit(inlay_batcher_t *batcher);
+/* Calls whose commands ran are to be gone on with, but `own`; how often that is one of them. */
+uint32_t inlay_batcher_put(inlay_batcher_t *batcher, const inlay_visits_t *visits,
+                           const inlay_activation_t *own);
+/* Take one of them; NULL for none. A worker is told of those that are left. */
+inlay_activation_t *inlay_batcher_next(inlay_batcher_t *batcher);
+/* Take what runs next as one of several calls; NULL for none. Without locks. */
 inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits);
 /* Without locks: run what was taken. Each command is complete then, and its call is to be visited. */
 void inlay_batcher_run(inlay_command_t *first);
-/* With the lock taken: how long a thread of the call may sleep. */
-int64_t inlay_batcher_patience(const inlay_activation_t *m);
+/* With the lock taken, around a wait of a thread of the call: how long it may last. */
+int64_t inlay_batcher_patience(inlay_activation_t *m);
+void inlay_batcher_waited(inlay_activation_t *m);
+/* Without locks: a worker has nothing to carry, and leaves waiting to the threads of calls. */
+void inlay_batcher_rest(inlay_batcher_t *batcher);
 
 /* -------------------------------------------------------------- execute.c: with the lock taken */
 

@@ -59,6 +59,7 @@ struct inlay_pool {
 #ifdef __linux__
     cpu_set_t allowed; /* where workers may run */
 #endif
+    atomic_int spinning; /* callers that do while they wait */
     atomic_int stop;
     atomic_uint events; /* changes when there is something new to do */
     pthread_mutex_t start_lock;
@@ -145,6 +146,8 @@ inlay_pool_t *inlay_pool_open(int threads)
     return p;
 }
 
+static _Thread_local int is_worker; /* this thread is one, of some pool */
+
 /* -------------------------------------------------------------------------------- sleeping */
 
 /* Keep a worker off the CPU that this thread runs on: one that is woken there would wait until this
@@ -198,20 +201,30 @@ static void delist(inlay_pool_t *p, sleeper_t *self)
     atomic_fetch_sub(&p->parked, 1);
 }
 
-/* Say that there is something new; call up to n sleepers. */
-static void announce(inlay_pool_t *p, int n, int only_workers)
+/* With park_lock taken: call up to n of the sleepers that are workers, or that are not; return how many. */
+static int call_sleepers(inlay_pool_t *p, int n, int are_workers)
 {
     sleeper_t *s;
-    atomic_fetch_add(&p->events, 1);
-    if (atomic_load(&p->parked) == 0) return;
-    pthread_mutex_lock(&p->park_lock);
-    for (s = p->sleepers.next; s != &p->sleepers && n > 0; s = s->next) {
-        if (s->is_called || (only_workers && s->lock)) continue;
+    int called = 0;
+    for (s = p->sleepers.next; s != &p->sleepers && called < n; s = s->next) {
+        if (s->is_called || (s->worker != NULL) != are_workers) continue;
         s->is_called = 1;
         if (s->worker) keep_away(p, s->worker);
         pthread_cond_signal(&s->called);
-        n--;
+        called++;
     }
+    return called;
+}
+
+/* Say that there is something new; call up to n workers, and where there are fewer asleep, up to so many
+ * callers that wait. */
+static void announce(inlay_pool_t *p, int n, int callers)
+{
+    atomic_fetch_add(&p->events, 1);
+    if (atomic_load(&p->parked) == 0) return;
+    pthread_mutex_lock(&p->park_lock);
+    n -= call_sleepers(p, n, 1);
+    call_sleepers(p, n < callers ? n : callers, 0);
     pthread_mutex_unlock(&p->park_lock);
 }
 
@@ -313,6 +326,7 @@ static void *work(void *argument)
 {
     worker_t *self = argument;
     inlay_pool_t *p = self->pool;
+    is_worker = 1;
     for (;;) {
         unsigned seen = atomic_load(&p->events);
         if (atomic_load(&p->stop)) return NULL;
@@ -380,7 +394,9 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
     atomic_store(&p->remaining, p->groups);
     atomic_store(&p->open, p->groups);
     for (g = 0; g < p->groups; g++) atomic_store(&p->claims[g], 2 * p->run);
-    announce(p, p->groups - 1, 0);
+    /* Of the callers that wait at most one is called, in the place of a worker that opens the run: with
+     * more there would be more threads than processors. */
+    announce(p, p->groups - 1, is_worker);
     for (g = 0; g < p->groups; g++) run_group(p, g);
     end = inlay_pool_now() + SPIN_NS;
     while (atomic_load(&p->remaining) > 0) {
@@ -404,7 +420,7 @@ void inlay_pool_offer(inlay_pool_t *p, inlay_job_t *job)
         atomic_fetch_add(&p->n_jobs, 1);
     }
     pthread_mutex_unlock(&p->job_lock);
-    announce(p, 1, 1);
+    announce(p, 1, 0);
 }
 
 /* ----------------------------------------------------------------------------------- locks */
@@ -437,19 +453,29 @@ void inlay_pool_wake(inlay_pool_t *p, inlay_lock_t *lock)
     pthread_mutex_unlock(&p->park_lock);
 }
 
+/* Spin until `end`, or something happened: then 1. Of many that wait one is enough to help at once; the
+ * others would take processors from those who work. */
+static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_t end)
+{
+    int happened = 0, i;
+    if (atomic_fetch_add(&p->spinning, 1) == 0)
+        do {
+            for (i = 0; i < 64 && !happened; i++) {
+                happened = atomic_load_explicit(&lock->signals, memory_order_acquire) != seen;
+                if (atomic_load_explicit(&p->open, memory_order_relaxed) > 0) break;
+                pause_cpu();
+            }
+            happened = happened || assist(p, 0);
+        } while (!happened && inlay_pool_now() < end);
+    atomic_fetch_sub(&p->spinning, 1);
+    return happened;
+}
+
 static void spin_then_park(inlay_pool_t *p, inlay_lock_t *lock, unsigned seen, int64_t ns)
 {
     int64_t start = inlay_pool_now(), end = start + (ns < SPIN_NS ? ns : SPIN_NS);
     sleeper_t self;
-    do {
-        int i;
-        for (i = 0; i < 64; i++) {
-            if (atomic_load_explicit(&lock->signals, memory_order_acquire) != seen) return;
-            if (atomic_load_explicit(&p->open, memory_order_relaxed) > 0) break;
-            pause_cpu();
-        }
-        if (assist(p, 0)) return;
-    } while (inlay_pool_now() < end);
+    if (spin(p, lock, seen, end)) return;
     open_condition(&self.called);
     self.lock = lock;
     self.worker = NULL;

@@ -19,13 +19,14 @@ import itertools
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeAlias
 
-from inlay.base.diagnostics import Cancelled, error
+from inlay.base.diagnostics import Cancelled, DeadlineError, error
+from inlay.runtime.admission import Pace
 from inlay.runtime.crew import PROCESS, Alarm
 from inlay.runtime.native import is_inside, limited
 from inlay.runtime.structure import Structure
@@ -148,13 +149,18 @@ class Request(Future[Outputs]):
         with self._gate:
             if (self.done() and not self.cancelled()) or not self.set_running_or_notify_cancel():
                 return
+        begun = time.monotonic()
         try:
             outputs = limited(self._flag, self._deadline, self._work, inside=self.is_inside)
             with self._gate:
                 self._has_outputs = not self.done()
             end = partial(self.set_result, outputs)
         except BaseException as problem:  # noqa: BLE001  (whoever waits gets it)
+            if isinstance(problem, DeadlineError):
+                self._owner.took(self, time.monotonic() - begun)
             end = partial(self.set_exception, problem)
+        else:
+            self._owner.took(self, time.monotonic() - begun)
         if self._after is not None:
             self._after(self._has_outputs)
         self._settle(end)
@@ -219,6 +225,8 @@ class _Queue:
     def __init__(self) -> None:
         self.running = 0
         self.count = 0
+        self.pace = Pace()
+        self._waiting: Counter[int] = Counter()
         self._heads: list[tuple[int, int, int, Request]] = []
         self._numbers = itertools.count()
         self._turn = 0
@@ -226,7 +234,7 @@ class _Queue:
     def add(self, request: Request) -> None:
         """Let a request wait."""
         request.party.waiting.append(request)
-        self.count += 1
+        self._count(request, 1)
         if len(request.party.waiting) == 1:
             self._show(request.party)
 
@@ -236,7 +244,7 @@ class _Queue:
             return False
         was_first = request.party.waiting[0] is request
         request.party.waiting.remove(request)
-        self.count -= 1
+        self._count(request, -1)
         if was_first:
             self._show(request.party)
         return True
@@ -249,7 +257,7 @@ class _Queue:
             if party.running or not party.waiting or party.waiting[0] is not request:
                 continue  # it was given up, or is shown again when its party may go on
             party.waiting.popleft()
-            self.count -= 1
+            self._count(request, -1)
             self._turn = max(self._turn, turn)
             return request
         return None
@@ -264,6 +272,16 @@ class _Queue:
         self.running -= 1
         request.party.running -= 1
         self._show(request.party)
+
+    def ahead_of(self, priority: int) -> int:
+        """Return how many requests that wait begin before one of a priority."""
+        return sum(n for other, n in self._waiting.items() if other >= priority)
+
+    def _count(self, request: Request, n: int) -> None:
+        self.count += n
+        self._waiting[request.priority] += n
+        if not self._waiting[request.priority]:
+            del self._waiting[request.priority]
 
     def _show(self, party: Party) -> None:
         if party.waiting and not party.running:
@@ -308,7 +326,7 @@ class Requests:
 
         Raises:
             CompileError: `option.bad-value` for a priority that is no integer.
-            RunError: `run.queue-full`.
+            RunError: `run.queue-full`, `run.would-be-late`.
         """
         if type(priority) is not int:
             raise error("option.bad-value", f"found priority={priority!r}, needed an integer")
@@ -319,6 +337,8 @@ class Requests:
             waits = queue.running >= self._most or party.running or party.waiting
             if waits and not is_inside():
                 self._check_room(queue)
+                if deadline:
+                    self._check_time(queue, deadline, priority, party)
             request = Request(work, self, deadline, priority, party, after)
             queue.add(request)
         self._advance(inside=request.is_inside)
@@ -332,6 +352,24 @@ class Requests:
                 f"{self._most_waiting} may wait",
                 hint="submit it again later, or set `waiting` or `activations` of `Settings`",
             )
+
+    def _check_time(self, queue: _Queue, deadline: int, priority: int, party: Party) -> None:
+        in_line = len(party.waiting) + party.running
+        needed = queue.pace.predicted(queue.ahead_of(priority), self._most, in_line)
+        left = (deadline - time.monotonic_ns()) / 1e9
+        if needed > left:
+            raise error(
+                "run.would-be-late",
+                f"found {queue.count} requests that wait and {queue.running} that run, each of which takes "
+                f"{queue.pace.mean:.3g} s of late: this one would end in {needed:.3g} s or more, and "
+                f"has {max(0.0, left):.3g} s",
+                hint="submit it again later, with more time, or with a higher priority",
+            )
+
+    def took(self, request: Request, seconds: float) -> None:
+        """The run of a request ended after so many seconds, by itself or because its time was over."""
+        with self._lock:
+            self._queues[request.is_inside].pace.note(seconds)
 
     def take(self, request: Request) -> bool:
         """Remove a request that waits; return whether it did."""

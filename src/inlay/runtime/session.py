@@ -253,7 +253,8 @@ class Executable:
         wait the one with the largest priority is next. What is not done when the process ends is given up.
 
         Raises:
-            RunError: `run.queue-full` where `Settings.waiting` allows no more to wait.
+            RunError: `run.queue-full` where `Settings.waiting` allows no more to wait; `run.would-be-late`
+                where it would have to wait, and runs take so long of late that it could not end in time.
         """
         index = self._index(entry)
         if outputs is not None:
