@@ -63,8 +63,9 @@
 #ifndef INLAY_MOST_BATCHED
 #define INLAY_MOST_BATCHED 64
 #endif
-/* More calls than this run in multiples of it: bodies of batches work on so many rows at a time, and
- * what is left meets calls that become ready next. */
+/* More calls of a kernel than this run in multiples of it, within one call of an entry: bodies of batches work
+ * on so many rows at a time, and what is left meets calls that become ready next. Of several calls of an entry
+ * those that are left would read all weights by themselves from there on. */
 #ifndef INLAY_BATCH_STEP
 #define INLAY_BATCH_STEP 8
 #endif

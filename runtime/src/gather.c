@@ -139,7 +139,7 @@ static choice_t choose(const inlay_batcher_t *batcher)
         best.first = oldest->first;
         best.count = count_alike(best.first);
     }
-    if (best.count > INLAY_BATCH_STEP) best.count -= best.count % INLAY_BATCH_STEP;
+    if (!batcher->lock && best.count > INLAY_BATCH_STEP) best.count -= best.count % INLAY_BATCH_STEP;
     return best;
 }
 
