@@ -5,8 +5,9 @@ would have taken goes to requests that do end in time. Otherwise, beyond a load,
 and nothing that is computed is of use to anybody.
 
 Runs take longer the more of them there are at a time, and requests differ. So what is known is what runs took
-of late: a mean and a mean deviation that forget (as those of round trips in TCP). A prediction takes a run to be
-shorter than the mean by two deviations: where runs differ much, few are refused that would have ended in time.
+of late: a mean and a mean deviation that forget (as those of round trips in TCP). To wait for several runs takes
+what they take on average. Of the run of the request itself, a prediction takes the mean less a deviation, as
+where runs differ it may be one of the shorter ones.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Pace:
 
     @property
     def least(self) -> float:
-        """What a run takes at least, mostly; 0 where too little is known."""
-        return max(0.0, self.mean - 2 * self.deviation) if self.count >= _LEARNT else 0.0
+        """What most runs take at least; 0 where too little is known."""
+        return max(0.0, self.mean - self.deviation) if self.count >= _LEARNT else 0.0
 
     def predicted(self, ahead: int, at_a_time: int, in_line: int) -> float:
         """Return seconds until a request has ended that has to wait.
@@ -47,4 +48,5 @@ class Pace:
             at_a_time: how many runs there are at a time. So many end in the time that one takes.
             in_line: requests that it must follow one by one, those of its session.
         """
-        return self.least * (max((ahead + 1) / at_a_time, in_line) + 1)
+        waits = self.mean if self.count >= _LEARNT else 0.0
+        return waits * max((ahead + 1) / at_a_time, in_line) + self.least

@@ -25,7 +25,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeAlias
 
-from inlay.base.diagnostics import Cancelled, DeadlineError, error
+from inlay.base.diagnostics import Cancelled, DeadlineError, RunError, error
 from inlay.runtime.admission import Pace
 from inlay.runtime.crew import PROCESS, Alarm
 from inlay.runtime.native import is_inside, limited
@@ -81,6 +81,7 @@ class Request(Future[Outputs]):
         self.is_inside = is_inside()
         self.priority = priority
         self.party = party
+        self.has_waited = False
         self._work = work
         self._after = after
         self._has_outputs = False  # they are the request's, though it may not say so yet
@@ -149,6 +150,9 @@ class Request(Future[Outputs]):
         with self._gate:
             if (self.done() and not self.cancelled()) or not self.set_running_or_notify_cancel():
                 return
+        if self.has_waited and self._deadline and (late := self._owner.lateness(self, self._deadline)):
+            self._settle(partial(self.set_exception, late))
+            return
         begun = time.monotonic()
         try:
             outputs = limited(self._flag, self._deadline, self._work, inside=self.is_inside)
@@ -340,6 +344,7 @@ class Requests:
                 if deadline:
                     self._check_time(queue, deadline, priority, party)
             request = Request(work, self, deadline, priority, party, after)
+            request.has_waited = bool(waits)
             queue.add(request)
         self._advance(inside=request.is_inside)
         return request
@@ -365,6 +370,21 @@ class Requests:
                 f"has {max(0.0, left):.3g} s",
                 hint="submit it again later, with more time, or with a higher priority",
             )
+
+    def lateness(self, request: Request, deadline: int) -> RunError | None:
+        """Return why a request that has waited is not to begin: it would be late, and others wait."""
+        with self._lock:
+            queue = self._queues[request.is_inside]
+            least, count = queue.pace.least, queue.count
+        left = (deadline - time.monotonic_ns()) / 1e9
+        if not count or left > least:
+            return None
+        return error(
+            "run.would-be-late",
+            f"the request has waited and has {max(0.0, left):.3g} s left, runs take {least:.3g} s or more of "
+            f"late, and {count} others wait",
+            hint="submit it again later, or with more time",
+        )
 
     def took(self, request: Request, seconds: float) -> None:
         """The run of a request ended after so many seconds, by itself or because its time was over."""
