@@ -82,7 +82,7 @@ def main() -> None:
     """Make what tests share, as far as this machine can."""
     from tests.drivers.build import programs
     from tests.onnx_tests import load
-    from tests.runtime_c.build import ROOMS, NoSanitizerError, build, room, strict_objects
+    from tests.runtime_c.build import ROOMS, NoSanitizerError, build, room, strict_objects, together
     from tests.system import absent
 
     load("node")
@@ -91,7 +91,7 @@ def main() -> None:
     strict_objects()
     programs()
     kinds = [functools.partial(build, sanitizer) for sanitizer in ("address,undefined", "thread")]
-    for make in (*kinds, *(functools.partial(room, name) for name in ROOMS)):
+    for make in (*kinds, together, *(functools.partial(room, name) for name in ROOMS)):
         try:
             make()
         except NoSanitizerError as failure:

@@ -56,6 +56,16 @@ def build(sanitizer: str) -> Path:
     return program([*CORE, *PLATFORM, *NATIVE, DRIVER], sanitizer, flags)
 
 
+def together() -> Path:
+    """Return the program in which calls run kernels together, under the thread sanitizer.
+
+    Raises:
+        NoSanitizerError: the compiler has none.
+    """
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-DINLAY_POLL_INTERVAL=500", "-DINLAY_RACES=0"]
+    return program([*CORE, *PLATFORM, REPOSITORY / "tests/runtime_c/together.c"], "thread", flags)
+
+
 def program(sources: Sequence[Path], sanitizer: str, flags: Sequence[str] = ("-std=c11",)) -> Path:
     """Return a program with a sanitizer.
 
