@@ -208,6 +208,9 @@ void inlay_batcher_leave(inlay_activation_t *m)
     while (m->shared->n_visits) threads->wait(m->host->user, batcher->lock, INLAY_WAIT_NS);
     batcher->n_leaving--;
     unlock(batcher);
+    /* The last visitor has said so with the lock of the call taken, and may not have given it back. */
+    inlay_lock(m);
+    inlay_unlock(m);
     /* Workers change with the calls that run; the job must not stay with those of this one. */
     if (is_last) threads->withdraw(m->host->user, &batcher->job);
 }
