@@ -37,11 +37,21 @@ def pays(rows: int, columns: int, c: int, oc: int, *, images: int, cache_bytes: 
         images: how many.
         cache_bytes: size of the last cache of a core; 0 where there is none.
     """
+    held = integer_scratch(rows, columns, c, oc, images=images)
+    return integer_gain(rows, columns, c, oc, images=images) > 0 and held <= cache_bytes
+
+
+def integer_gain(rows: int, columns: int, c: int, oc: int, *, images: int) -> int:
+    """Return how many multiply-adds Winograd's form of integers saves, less what transforms cost."""
     tiles = images * -(-rows // _TILE) * -(-columns // _TILE)
     transformed = _TRANSFORMED * tiles * (c * oc + TRANSFORM * (c + oc))
-    direct = _DIRECT // _TILE**2 * images * rows * columns * c * oc
-    held = _TRANSFORMED * tiles * (2 * c + 4 * oc)
-    return transformed < direct and held <= cache_bytes
+    return _DIRECT // _TILE**2 * images * rows * columns * c * oc - transformed
+
+
+def integer_scratch(rows: int, columns: int, c: int, oc: int, *, images: int) -> int:
+    """Return the bytes of transformed tiles: of the input in 16 bits, of the result in 32."""
+    tiles = images * -(-rows // _TILE) * -(-columns // _TILE)
+    return _TRANSFORMED * tiles * (2 * c + 4 * oc)
 
 
 def float_lines(
@@ -78,12 +88,28 @@ def _lines(
     lines = min(range(least, min(2 * least, high) + 1), key=lambda n: (-(-high // n) * n, n))
     if images is not None and images * -(-high // lines) < FEWEST_BLOCKS:
         lines = high
+    pays_off = float_gain(rows, columns, c, oc, lines, images=images, l2_bytes=l2_bytes) > 0
+    held = float_scratch(columns, c, oc, lines)
+    return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None
+
+
+def float_gain(
+    rows: int, columns: int, c: int, oc: int, lines: int, *, images: int | None, l2_bytes: int
+) -> int:
+    """Return how many multiply-adds Winograd's form of floats saves by blocks of so many lines of tiles.
+
+    Loads of weights and transforms are counted as multiply-adds that take as long.
+    """
+    high, wide = -(-rows // _TILE), -(-columns // _TILE)
     blocks = -(-high // lines)
     count = images or 1
-    load = LOAD if is_far else 0
+    load = LOAD if 4 * _TRANSFORMED * c * oc > l2_bytes else 0
     transformed = _TRANSFORMED * count * blocks * lines * wide * (c * oc + FLOAT_TRANSFORM * (c + oc))
     direct = _DIRECT // _TILE**2 * c * oc * (count * rows * columns + load)
-    held = 4 * _TRANSFORMED * lines * wide * (c + oc)
     # Each block loads all weights anew.
-    pays_off = transformed + _TRANSFORMED * c * oc * load * count * blocks < direct
-    return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None
+    return direct - transformed - _TRANSFORMED * c * oc * load * count * blocks
+
+
+def float_scratch(columns: int, c: int, oc: int, lines: int) -> int:
+    """Return the bytes of transformed tiles of a block: of the input and of the result."""
+    return 4 * _TRANSFORMED * lines * -(-columns // _TILE) * (c + oc)

@@ -10,6 +10,7 @@ from inlay.cli._spills import spill_lines
 from inlay.memory.account import Account, Held
 from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart
 from inlay.pipeline.explain.memory import MemoryExplanation, Planned, StackUse
+from inlay.pipeline.smaller import given_up_text
 from inlay.placement.explain.reasons import time_text
 
 _SHOWN = 12
@@ -31,6 +32,12 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
         takes = next((a.total for a in e.accounts if a.memory == memory), 0)
         text = f"takes at most {takes:,}" if takes else "nothing is there, so it has no effect"
         yield f"budget of {memory}, {budget:,} bytes: {text}"
+    if e.plain:
+        bytes_, ns = sum(f.bytes for f in e.plain), sum(f.saves_ns for f in e.plain)
+        yield (
+            f"for the budget, {given_up_text(e.plain)}: they would take {bytes_:,} bytes and save "
+            f"{time_text(ns)} (predicted)"
+        )
     if e.chosen.reuse is not None and e.other.reuse is not None:
         yield "which values share bytes (--plan):"
         yield from (f"  {_sharing(p)}" for p in sorted((e.chosen, e.other), key=lambda p: p is e.other))

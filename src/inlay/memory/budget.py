@@ -5,8 +5,10 @@ their bounds. In memories of a fixed size the plan itself has no more bytes than
 whatever is asked for, so there the sum is held against it when everything is planned. A program whose
 memory has no bound has no promise, and is told what it is that has none.
 
-What is refused says what is alive where most is, whether any plan of these values in this order could fit,
-and the *prices* of what would make it fit: bytes saved, and predicted time added.
+Where a plan has more, values are made again in place of being kept (`Shrink`), and kernels take forms that
+need less (`Variant`): of what keeps to the budget, alone or together, the program that is predicted to be
+fastest is taken. What is refused says what is alive where most is, whether any plan of these values in this
+order could fit, and the *prices* of what would make it fit: bytes saved, and predicted time added.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from inlay.memory.explicit_alloc import size_of
 from inlay.memory.plan import FunctionPlan, Origin, Sharing
 from inlay.memory.reuse import find_reuse
 
+_TAKEN_BACK = 4
+"""Parts of a program that are tried in their faster form again, when enough others take less."""
 _SHOWN = 12
 """Values of the critical moment that a refusal lists."""
 
@@ -83,6 +87,49 @@ Shrink: TypeAlias = Callable[[str, int], Less | None]
 """Gives a program whose entry needs at most so many bytes of the first heap at once, where there is one."""
 
 
+def nothing_less(entry: str, room: int) -> Less | None:
+    """Return nothing: values are not made again."""
+    del entry, room
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The same program with kernels that take less and are predicted to be slower.
+
+    Attributes:
+        plan: plans it.
+        shrink: of it.
+        change: what is different.
+        adds_ns: predicted time that it takes longer.
+        take: called if that is the program.
+    """
+
+    plan: Planner
+    shrink: Shrink
+    change: str
+    adds_ns: float
+    take: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """Parts of a program that can take less, each by itself.
+
+    Attributes:
+        count: how many there are; those that cost the least time for a byte come first.
+        make: gives the program in which some of them, by their numbers, take less.
+    """
+
+    count: int
+    make: Callable[[frozenset[int]], Variant]
+
+
+def no_variants() -> Variants | None:
+    """Return no variants."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """A change that makes a program take less.
@@ -120,7 +167,8 @@ def plan_within(
     options: MemoryOptions,
     sharing: Sharing,
     budget: Budget,
-    shrink: Shrink = lambda _entry, _room: None,
+    shrink: Shrink = nothing_less,
+    variants: Callable[[], Variants | None] = no_variants,
 ) -> tuple[PlannedModule, Keeping]:
     """Return a plan that keeps to a budget, and what it takes.
 
@@ -130,27 +178,34 @@ def plan_within(
         sharing: which values share bytes.
         budget: of memories.
         shrink: what is tried where a heap has more than its budget.
+        variants: gives what else is tried then.
 
     Raises:
         CompileError: `memory.over-budget`, `memory.no-bound`; `memory.no-room` where the memories
             themselves are too small.
     """
     whole = replace(options, pools=budget.pools or options.pools)
-    case = _Case(plan, whole, sharing, budget, shrink)
+    case = _Case(plan, whole, sharing, budget, shrink, options, variants)
     try:
         found = plan(options, sharing)
     except CompileError as refusal:
         if whole.pools == options.pools or refusal.ids != ("memory.no-room",):
             raise
+        smaller = case.variant()
+        if smaller is not None and smaller.fits:
+            return case.taken(smaller)
         # The board has room, or says itself that it has none: what does the program take there?
         case.refuse(plan(whole, sharing), must=True, reason=refusal.diagnostics[0].message)
         raise
     if not budget.bytes:
         return found, Keeping()
-    less = case.less(found)
-    if less is not None and case.fits(less.planned):
-        less.take()
-        found = less.planned
+    if not case.keeps(found):
+        less, smaller = case.again(found), case.variant()
+        best = min(
+            (c for c in (less, smaller) if c is not None and c.fits), key=lambda c: c.adds_ns, default=None
+        )
+        if best is not None:
+            return case.taken(best)
     return found, case.refuse(found)
 
 
@@ -170,14 +225,99 @@ def _limited(pool: Pool, budget: int | None) -> Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Change:
+    """A program that takes less, the predicted time that it adds, and whether it keeps to the budget."""
+
+    planned: PlannedModule
+    change: str
+    adds_ns: float
+    fits: bool
+    takes: tuple[Callable[[], None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Case:
-    """A program and its budget."""
+    """A program and its budget.
+
+    `options` are the memories as they are, `limited` with no more bytes than their budgets.
+    """
 
     plan: Planner
     options: MemoryOptions
     sharing: Sharing
     budget: Budget
     shrink: Shrink
+    limited: MemoryOptions
+    variants: Callable[[], Variants | None]
+
+    def taken(self, change: _Change) -> tuple[PlannedModule, Keeping]:
+        """Return a changed program as the one that is taken."""
+        for take in change.takes:
+            take()
+        return change.planned, self.refuse(change.planned)
+
+    def keeps(self, planned: PlannedModule) -> bool:
+        """Whether all entries keep to the budgets of all memories."""
+        module, _ = planned
+        for entry in tuple(module.entries) or (module.entry,):
+            for a in self.accounts(planned, entry, dim_sizes(module.functions[entry], {})):
+                if a.memory in self.budget.bytes and (a.unknown or a.total > self.budget.bytes[a.memory]):
+                    return False
+        return True
+
+    def again(self, planned: PlannedModule) -> _Change | None:
+        """Return the program with values made again, where that takes less."""
+        less = self.less(planned)
+        if less is None:
+            return None
+        change = "making values again"
+        return _Change(less.planned, change, less.adds_ns, self.keeps(less.planned), (less.take,))
+
+    def variant(self) -> _Change | None:
+        """Return the fastest variant found that keeps to the budget, else the smallest one.
+
+        Values are made again in it where that is needed, too. How many parts have to take less is looked
+        for by halves; then those that cost most are taken back where the rest is enough.
+        """
+        variants = self.variants()
+        if variants is None or not variants.count:
+            return None
+        best = self._changed(variants.make(frozenset(range(variants.count))))
+        if best is None or not best.fits:
+            return best
+
+        def better(numbers: Iterable[int]) -> _Change | None:
+            found = self._changed(variants.make(frozenset(numbers)))
+            return found if found is not None and found.fits else None
+
+        low, high = 1, variants.count
+        while low < high:
+            middle = (low + high) // 2
+            found = better(range(middle))
+            best, low, high = (best, middle + 1, high) if found is None else (found, low, middle)
+        chosen = set(range(low))
+        for number in range(low - 2, max(low - 2 - _TAKEN_BACK, -1), -1):
+            found = better(chosen - {number})
+            if found is not None and found.adds_ns < best.adds_ns:
+                best, chosen = found, chosen - {number}
+        return best
+
+    def _changed(self, variant: Variant) -> _Change | None:
+        """Return a variant in its plan; None where the memories have no room for it."""
+        case = replace(self, plan=variant.plan, shrink=variant.shrink, variants=no_variants)
+        try:
+            planned = variant.plan(self.limited, self.sharing)
+        except CompileError as refusal:
+            if refusal.ids != ("memory.no-room",):
+                raise
+            return None
+        fits = case.keeps(planned)
+        alone = _Change(planned, variant.change, variant.adds_ns, fits, (variant.take,))
+        less = None if fits else case.again(planned)
+        if less is None or not less.fits:
+            return alone
+        adds, change = variant.adds_ns + less.adds_ns, f"{variant.change} and {less.change}"
+        return _Change(less.planned, change, adds, fits=True, takes=(variant.take,))
 
     def fits(self, planned: PlannedModule) -> bool:
         """Whether the first heap keeps to its budget in the only entry of a program."""
@@ -307,11 +447,12 @@ class _Case:
             alone = self.plan(replace(self.options, threads=1), self.sharing)
             one = self.accounts(alone, entry, sizes, threads=1)
             yield from self._price("--threads 1", account, one, None)
-        less = self.less(planned) if account.memory == self.options.pools[0].name else None
-        if less is not None:
-            others = self.accounts(less.planned, entry, sizes)
-            change = "making values again (done where it is enough)"
-            yield from self._price(change, account, others, round(less.adds_ns))
+        less = self.again(planned) if account.memory == self.options.pools[0].name else None
+        for change in (less, self.variant()):
+            if change is not None:
+                others = self.accounts(change.planned, entry, sizes)
+                done = f"{change.change} (done where it is enough)"
+                yield from self._price(done, account, others, round(change.adds_ns))
         yield from self._smaller_dims(account, planned, entry, sizes)
         yield from self._fewer_outputs(account, planned, entry)
 

@@ -29,7 +29,17 @@ from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
-from inlay.memory.budget import Budget, Keeping, Less, PlannedModule, plan_within
+from inlay.memory.budget import (
+    Budget,
+    Keeping,
+    Less,
+    PlannedModule,
+    Planner,
+    Shrink,
+    Variant,
+    Variants,
+    plan_within,
+)
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
@@ -57,6 +67,18 @@ once more; with the predicted nanoseconds that adds, and what to call if it is t
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller:
+    """A program whose kernels take less; attributes as those of `budget.Variant`, and the program itself, in
+    explicit storage.
+    """
+
+    module: Module
+    change: str
+    adds_ns: float
+    take: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class BlockOptions:
     """Options of this pass, besides what memories there are (`MemoryOptions`).
 
@@ -67,6 +89,8 @@ class BlockOptions:
         keep: is told how the plan keeps to it.
         compare: is given what plans the program with the other sharing, for who asks how they differ.
         again: makes values again where a budget asks for it.
+        smaller: gives how many kernels may take less, and the program in which some do, likewise; see
+            `budget.Variants`.
     """
 
     sharing: Sharing = Sharing.SERIAL
@@ -75,25 +99,29 @@ class BlockOptions:
     keep: Callable[[Keeping], None] | None = None
     compare: Callable[[Replan], None] | None = None
     again: Again | None = None
+    smaller: Callable[[], tuple[int, Callable[[frozenset[int]], Smaller]]] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Plan every function, and say how it went in the remarks."""
     options = context.options_for(BlockOptions)
-
-    def planner(memories: MemoryOptions, sharing: Sharing) -> PlannedModule:
-        return plan_module(module, memories, sharing=sharing)
-
     memories = context.options_for(MemoryOptions)
+    planner, shrink = _planning(module, options, memories)
 
-    def less(entry: str, room: int) -> Less | None:
-        found = None if options.again is None else options.again(module, entry, memories, room)
-        if found is None:
+    def variants() -> Variants | None:
+        if options.smaller is None:
             return None
-        made, ns, take = found
-        return Less(plan_module(made, memories, sharing=options.sharing), ns, take)
+        count, make = options.smaller()
 
-    (planned, plans), keeping = plan_within(planner, memories, options.sharing, options.budget, less)
+        def variant(numbers: frozenset[int]) -> Variant:
+            made = make(numbers)
+            return Variant(*_planning(made.module, options, memories), made.change, made.adds_ns, made.take)
+
+        return Variants(count, variant)
+
+    (planned, plans), keeping = plan_within(
+        planner, memories, options.sharing, options.budget, shrink, variants
+    )
     if options.keep is not None:
         options.keep(keeping)
     if options.watch is not None:
@@ -104,6 +132,22 @@ def run(module: Module, context: PassContext) -> Module:
     for plan in plans:
         context.remarks.add(Remark("plan-memory", "planned", "block", f"{plan.name}: {describe(plan)}"))
     return planned
+
+
+def _planning(module: Module, options: BlockOptions, memories: MemoryOptions) -> tuple[Planner, Shrink]:
+    """Return what plans a module, and what makes values of it again."""
+
+    def plan(memories: MemoryOptions, sharing: Sharing) -> PlannedModule:
+        return plan_module(module, memories, sharing=sharing)
+
+    def shrink(entry: str, room: int) -> Less | None:
+        found = None if options.again is None else options.again(module, entry, memories, room)
+        if found is None:
+            return None
+        made, ns, take = found
+        return Less(plan_module(made, memories, sharing=options.sharing), ns, take)
+
+    return plan, shrink
 
 
 def plan_module(

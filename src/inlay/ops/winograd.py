@@ -303,6 +303,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
         compute=_compute,
         samples=_samples,
         form_of="conv",
-        terms=lambda _, x, u: u.shape[2] * u.shape[4],
+        terms=lambda _, x, u: 4 * u.shape[2] * u.shape[4],
     ),
 )

@@ -106,7 +106,13 @@ class Leases:
         """
         plans: list[FunctionPlan] = []
         context = self._context.with_options(
-            replace(self._context.options_for(BlockOptions), watch=plans.extend, keep=None, compare=None),
+            replace(
+                self._context.options_for(BlockOptions),
+                watch=plans.extend,
+                keep=None,
+                compare=None,
+                smaller=None,
+            ),
             replace(self._context.options_for(SpillOptions), watch=None),
         )
         quiet = replace(context, instrument=SILENT, diagnostics=Collector(), remarks=Remarks())

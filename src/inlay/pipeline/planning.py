@@ -42,6 +42,7 @@ from inlay.pipeline.hooking import BoardHooks, hooks_of
 from inlay.pipeline.memories import memories_of, storage_of
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.pipeline.plan_again import AgainOptions, Ask
+from inlay.placement.choose.calibration import calibrated, read_measured
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.chosen import usable_processors
@@ -108,7 +109,9 @@ def setting_of(
             GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
-            PackOptions: PackOptions(_packed(board, targets)),
+            PackOptions: PackOptions(
+                _packed(board, targets), time=partial(_products_ns, board, options.calibration, counts)
+            ),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -134,6 +137,13 @@ def setting_of(
         instrument=instrument,
     )
     return Setting(board, operators, context, targets, hooks_of(board, context.remarks))
+
+
+def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device: str, macs: int) -> int:
+    """Return the predicted time of so many multiply-adds on a device; on the host where none is named."""
+    name = device or board.host.name
+    speed = calibrated(board, read_measured(measured)).arch_of(name).speed
+    return round(macs / speed.macs_per_ns / threads.get(name, 1))
 
 
 def _saturating(board: Board) -> Board:

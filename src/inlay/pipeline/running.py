@@ -23,6 +23,7 @@ from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import MEMORY, route
+from inlay.pipeline.smaller import Forms, Tried, given_up_text, smaller_programs
 from inlay.pipeline.spilling import spill_options
 from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
@@ -30,6 +31,8 @@ from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
+from inlay.transforms.pack_weights import PASS as PACK_WEIGHTS
+from inlay.transforms.pack_weights import FasterForm, PackOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Run:
         promise: the budgets of memories, and what a call takes; None where there are none.
         other: plans the program with the other sharing; None before memory is planned.
         spills: what leaves memories that are too small for a time.
+        forms: operations that have a form that is faster and takes more bytes, and whether it is taken.
         numerics: of each function, what is computed in integers, and what stays float and why.
     """
 
@@ -61,6 +65,7 @@ class Run:
     promise: Promise | None = None
     other: Replan | None = None
     spills: tuple[SpillPlan, ...] = ()
+    forms: tuple[FasterForm, ...] = ()
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -104,7 +109,7 @@ def run_passes(
         CompileError, UnsupportedError: what passes say of the program.
     """
     start = _started(module, setting, until, verify=verify)
-    once = partial(_once, start, kernels, verify=verify, asks=asks)
+    once = partial(_within_budget, start, kernels, dry or kernels, verify=verify, asks=asks)
     board = setting.context.options_for(PlanOptions).machine
     if board is None or start.is_all or not _may_repeat(setting, board):
         return once(until)
@@ -114,7 +119,7 @@ def run_passes(
         except CompileError as failure:
             if dry is None or not _PLACED.issuperset(failure.ids):
                 raise
-            tried = partial(_once, start, dry, None, verify=verify, asks=asks)
+            tried = partial(_within_budget, start, dry, dry, None, verify=verify, asks=asks)
             machine = _found(setting, board, tried)
             if machine is board:
                 raise
@@ -235,9 +240,49 @@ def _started(module: Module, setting: Setting, until: Pass | None, *, verify: bo
     return _Start(setting, module, made, tuple(found), pipeline.establishes, rest)
 
 
+def _within_budget(
+    start: _Start,
+    kernels: tuple[BuildOptions, GenerateOptions],
+    dry: tuple[BuildOptions, GenerateOptions],
+    until: Pass | None,
+    machine: Board | None = None,
+    *,
+    verify: bool,
+    asks: bool,
+    tell: Callable[[Run], None] | None = None,
+) -> Run:
+    """Run as `_once`; where a budget is kept by kernels that take less, once more with those."""
+    remarks = start.setting.context.remarks
+    before, forms = len(remarks.all), Forms()
+    if tell is None and until not in (None, *MEMORY) and _has_budget(start.setting):
+        tell = _unseen  # kernels of a view are those that memory decides on
+    found = _once(start, kernels, dry, forms, until, machine, verify=verify, asks=asks, tell=tell)
+    if not forms.given_up:
+        return found
+    remarks.forget(before)
+    less = replace(start.setting.context.options_for(PackOptions), plain=forms.given_up)
+    setting = replace(start.setting, context=start.setting.context.with_options(less))
+    again, forms = replace(start, setting=setting), Forms()
+    found = _once(again, kernels, dry, forms, until, machine, verify=verify, asks=asks, tell=tell)
+    left = [f for f in forms.found if not f.is_taken]
+    why = f"{given_up_text(left)}, for the budget; adds {sum(f.saves_ns for f in left):,} ns (predicted)"
+    remarks.add(Remark(PACK_WEIGHTS.name, "plain-form", "budget", why))
+    return found
+
+
+def _has_budget(setting: Setting) -> bool:
+    return bool(setting.context.options_for(BlockOptions).budget.bytes)
+
+
+def _unseen(run: Run) -> None:
+    del run
+
+
 def _once(
     start: _Start,
     kernels: tuple[BuildOptions, GenerateOptions],
+    dry: tuple[BuildOptions, GenerateOptions],
+    forms: Forms,
     until: Pass | None,
     machine: Board | None = None,
     *,
@@ -250,6 +295,8 @@ def _once(
     Args:
         start: the program before its places.
         kernels: see `run_passes`.
+        dry: how kernels are lowered where no code is made of them.
+        forms: is told the forms of operations, and which are to be given up for a budget.
         until: the last pass; all by default.
         machine: that places are planned for.
         verify: see `CompileOptions`.
@@ -261,6 +308,7 @@ def _once(
     others, spills = list[Replan](), list[SpillPlan]()
     keeping = list[Keeping]()
     blocks = setting.context.options_for(BlockOptions)
+    packing = setting.context.options_for(PackOptions)
     planning = setting.context.options_for(PlanOptions)
     planning = replace(planning, machine=machine or planning.machine)
     moving = spill_options(setting.board, setting.operators, kernels[0], planning)
@@ -270,8 +318,20 @@ def _once(
         *kernels,
         replace(planning, watch=planned.append, asks=asks),
         replace(setting.context.options_for(FuseOptions), watch=fusions.append),
-        replace(blocks, watch=plans.extend, compare=others.append, keep=keeping.append, again=again),
         replace(moving, watch=spills.extend),
+        replace(packing, watch=forms.found.append),
+    )
+    tried = Tried(start.module, start.holds, start.rest, context, dry)
+    smaller = partial(smaller_programs, tried, forms) if not packing.plain else None
+    context = context.with_options(
+        replace(
+            blocks,
+            watch=plans.extend,
+            compare=others.append,
+            keep=keeping.append,
+            again=again,
+            smaller=smaller,
+        )
     )
 
     def run_of(made: Module) -> Run:
@@ -287,6 +347,7 @@ def _once(
             _promise(blocks.budget, keeping[-1]) if keeping and blocks.budget.bytes else None,
             others[-1] if others else None,
             tuple(spills),
+            tuple(forms.found),
         )
 
     first, rest = _halves(start, until)

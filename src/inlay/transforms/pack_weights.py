@@ -15,6 +15,10 @@ neighbors along the sum as it adds at once, in the format that it reads. Zero po
 off before, where that format holds the difference. Convolutions of 3 x 3 take Winograd's form where it
 is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wants one side without a sign,
 128 is added to what has one, and `128 * sum(w)` is taken off the sums, with what is added to them anyway.
+
+**Bytes for time.** Winograd's form takes more bytes than the sums as they are written: 16 weights for 9,
+and transformed tiles in scratch memory. It is chosen here alone: who keeps a program to a budget runs this
+pass again and says which operations keep the plainest form (`PackOptions.plain`).
 """
 
 from __future__ import annotations
@@ -28,13 +32,21 @@ import numpy as np
 
 from inlay.analysis.matrix_tiles import matrix_blocks
 from inlay.analysis.register_tiles import panel_width
-from inlay.analysis.winograd import float_lines, pays
+from inlay.analysis.winograd import (
+    float_gain,
+    float_lines,
+    float_scratch,
+    integer_gain,
+    integer_scratch,
+    pays,
+)
 from inlay.arith.dtype import F32, I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
+from inlay.machine.device import Speed
 from inlay.machine.dot_products import DotProduct
 from inlay.machine.matrix_units import MatrixProduct
 from inlay.machine.target import Target
@@ -61,6 +73,29 @@ def _same(_device: str) -> Target | None:
     return Target(vector_bytes=64, vector_registers=32)
 
 
+def _usual(_device: str, macs: int) -> int:
+    return round(macs / Speed().macs_per_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class FasterForm:
+    """A form of an operation that is faster than the plainest one and takes more bytes.
+
+    Attributes:
+        number: of the operation among those that have one, in the order in which the pass meets them.
+        name: of the form.
+        bytes: what it takes beyond the plainest form: of weights, and of scratch memory of one thread.
+        saves_ns: predicted time that it saves.
+        is_taken: whether it is the form of the program.
+    """
+
+    number: int
+    name: str
+    bytes: int
+    saves_ns: int
+    is_taken: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PackOptions:
     """Options of this pass.
@@ -68,9 +103,39 @@ class PackOptions:
     Attributes:
         targets: gives for a device, by its name, what panels are made for; None where its code reads
             none. What has no place is on the device without a name.
+        plain: numbers of operations that keep the plainest form (`FasterForm.number`).
+        watch: is told each operation that has a faster form, and whether it is taken.
+        time: predicts the nanoseconds of so many multiply-adds on a device, by its name.
     """
 
     targets: Callable[[str], Target | None] = _same
+    plain: frozenset[int] = frozenset()
+    watch: Callable[[FasterForm], None] | None = None
+    time: Callable[[str, int], int] = _usual
+
+
+@dataclass(slots=True)
+class _Forms:
+    """Decides which operations take a faster form, one after the other."""
+
+    options: PackOptions
+    met: int = 0
+
+    def takes(self, name: str, call: Call, extra: int, macs: int) -> bool:
+        """Whether the next operation takes its faster form; tells who watches.
+
+        Args:
+            name: of the form.
+            call: the operation.
+            extra: bytes beyond the plainest form.
+            macs: multiply-adds that it saves.
+        """
+        number, self.met = self.met, self.met + 1
+        taken = number not in self.options.plain
+        if self.options.watch is not None:
+            device = "" if call.place is None else call.place.device
+            self.options.watch(FasterForm(number, name, extra, self.options.time(device, macs), taken))
+        return taken
 
 
 _FORMS = {
@@ -80,6 +145,8 @@ _FORMS = {
     "conv_nhwc_integer": ("pack_integer_weights", "conv_nhwc_integer_packed"),
 }
 """What packs the weights of an operator, and the operator that reads them."""
+
+_WINOGRAD = "Winograd's form of a convolution"
 
 _LINES = ("pack_integer_weights", "conv_lines_integer_packed")
 """The same where the last axis of the kernel and the channels are one."""
@@ -146,6 +213,7 @@ def run(module: Module, context: PassContext) -> Module:
     operators = context.ops
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
     options = context.options_for(PackOptions)
+    forms = _Forms(options)
     packed: dict[tuple[int, int, object], Const] = {}
 
     def pack(product: _Product, packing: _Packing) -> Const:
@@ -173,7 +241,7 @@ def run(module: Module, context: PassContext) -> Module:
             return None
         place = product.call.place
         target = options.targets("" if place is None else place.device)
-        packing = None if target is None else _packing(product, target)
+        packing = None if target is None else _packing(product, target, forms)
         if packing is None:
             return None
         x = product.x
@@ -259,7 +327,7 @@ def _array(e: Expr) -> Array:
     return e.value
 
 
-def _packing(product: _Product, target: Target) -> _Packing | None:
+def _packing(product: _Product, target: Target, forms: _Forms) -> _Packing | None:
     """Return how weights are packed for a device, None where they are not."""
     *_, columns = product.array.shape
     terms = product.array.size // columns
@@ -272,7 +340,7 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
             return None
         if columns == 1 and product.conv is None:
             return None  # One column is contiguous as it is.
-        winograd = _winograd_floats(product, target)
+        winograd = _winograd_floats(product, target, forms)
         if winograd is not None:
             return winograd
         panel = panel_width(target, columns, terms, rows)
@@ -287,7 +355,7 @@ def _packing(product: _Product, target: Target) -> _Packing | None:
     if unit is not None:
         panel, group, operand, shift = unit.columns, unit.width, own, 0
     else:
-        winograd = _winograd(product, target)
+        winograd = _winograd(product, target, forms)
         if winograd is not None:
             return winograd
         registers = target.tile_registers(dot)
@@ -332,8 +400,9 @@ def _matrix_unit(product: _Product, target: Target, own: DType, weights: DType) 
     return unit if matrix_blocks(unit, rows, lines, columns, groups, prod(kernel), target.l1_bytes) else None
 
 
-def _winograd(product: _Product, target: Target) -> _Packing | None:
-    """Return the packing for Winograd's form; None where it does not apply, is not exact or does not pay.
+def _winograd(product: _Product, target: Target, forms: _Forms) -> _Packing | None:
+    """Return the packing for Winograd's form; None where it does not apply, is not exact, does not pay or
+    is to stay plain.
 
     It does not where an instruction multiplies bytes exactly.
     """
@@ -356,14 +425,20 @@ def _winograd(product: _Product, target: Target) -> _Packing | None:
         return None
     if not fits(w, max(abs(int(e)) for e in (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max))):
         return None
+    sizes = rows, columns, w.shape[2], oc
+    extra = 16 * 2 * sizes[2] * oc - w.size + integer_scratch(*sizes, images=images)
+    if not forms.takes(_WINOGRAD, product.call, extra, integer_gain(*sizes, images=images)):
+        return None
     tiles = images * -(-rows // 2) * -(-columns // 2)
     panel = panel_width(target, oc, w.shape[2], tiles, dot.second.itemsize, target.tile_registers(dot))
     how, attrs = WinogradPackAttrs(panel, dot.width), WinogradAttrs(panel, oc, conv.pads, conv.outside)
     return _Packing(how, attrs, ("pack_winograd_weights", "conv_winograd"))
 
 
-def _winograd_floats(product: _Product, target: Target) -> _Packing | None:
-    """Return the packing for Winograd's form in floats; None where it does not apply or does not pay."""
+def _winograd_floats(product: _Product, target: Target, forms: _Forms) -> _Packing | None:
+    """Return the packing for Winograd's form in floats; None where it does not apply, does not pay or is
+    to stay plain.
+    """
     conv, result, w = product.conv, product.call.type, product.array
     if conv is None or conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
         return None
@@ -376,6 +451,10 @@ def _winograd_floats(product: _Product, target: Target) -> _Packing | None:
     last, terms = target.l3_bytes or target.l2_bytes, w.shape[2]
     lines = float_lines(rows, columns, terms, oc, images=images, l2_bytes=target.l2_bytes, cache_bytes=last)
     if lines is None:
+        return None
+    gain = float_gain(rows, columns, terms, oc, lines, images=images, l2_bytes=target.l2_bytes)
+    extra = 4 * (16 * terms * oc - w.size) + float_scratch(columns, terms, oc, lines)
+    if not forms.takes(_WINOGRAD, product.call, extra, gain):
         return None
     panel = panel_width(target, oc, terms, lines * -(-columns // 2))
     attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines)

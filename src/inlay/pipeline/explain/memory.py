@@ -24,6 +24,7 @@ from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
 from inlay.placement.choose.typical import sizes_of
 from inlay.placement.plan_places import PlanOptions
+from inlay.transforms.pack_weights import FasterForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class MemoryExplanation:
         chosen: what comes of the plan.
         other: what would come of the other way to share bytes.
         spills: what leaves memories that are too small for a time.
+        plain: operations that have a form that is faster and takes more bytes than a budget has.
         stacks: what kernels have on stacks, device by device.
     """
 
@@ -93,6 +95,7 @@ class MemoryExplanation:
     chosen: Planned
     other: Planned
     spills: tuple[SpillPlan, ...] = ()
+    plain: tuple[FasterForm, ...] = ()
     stacks: tuple[StackUse, ...] = ()
 
     @property
@@ -119,6 +122,7 @@ class MemoryExplanation:
             "reuse": None if self.chosen.reuse is None else _reuse_json(self.chosen.reuse),
             "memory": [{**memory_json(p), "buffers": self._buffers(p)} for p in self.plans],
             "moved": [spill_json(p) for p in self.spills],
+            "plain": [asdict(f) for f in self.plain],
             "stacks": [asdict(s) for s in self.stacks],
         }
 
@@ -182,8 +186,20 @@ def memory_of(run: Run) -> MemoryExplanation:
         other = _planned(run, sharing, *run.other(), entry, sizes, threads)
     budgets = run.setting.context.options_for(BlockOptions).budget.bytes
     needed = tuple(p for p in run.plans if p.parts or p.counted)
+    plain = tuple(f for f in run.forms if not f.is_taken)
     return MemoryExplanation(
-        board, needed, run.module, entry, sizes, threads, budgets, chosen, other, run.spills, _stacks(run)
+        board,
+        needed,
+        run.module,
+        entry,
+        sizes,
+        threads,
+        budgets,
+        chosen,
+        other,
+        run.spills,
+        plain,
+        _stacks(run),
     )
 
 
