@@ -125,8 +125,12 @@ def _zeros(entry: Entry, name: str, axis: int | None) -> np.ndarray:
     """Return zeros for an input; none along the axis along which it grows."""
     spec = next((s for s in entry.inputs if s.name == name), None)
     shape = None if not isinstance(spec, TensorSpec) else list(spec.shape)
-    if shape is not None and axis is not None:
+    if shape is not None and axis is not None and 0 <= axis < len(shape):
         shape[axis] = 0
     if not isinstance(spec, TensorSpec) or not all(isinstance(d, int) for d in shape or ()):
-        raise error("input.missing", f"the session has no first value for '{name}', whose size is not known")
+        raise error(
+            "input.missing",
+            f"the session has no first value for '{name}', whose size is not known",
+            hint=f"give one, `session(state={{'{name}': ...}})`, or compile for sizes with `dims`",
+        )
     return np.zeros([int(d) for d in shape or ()], BY_NAME[spec.dtype].numpy)
