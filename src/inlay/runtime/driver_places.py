@@ -124,7 +124,8 @@ def starting(place: Place, name: str, device: str, returns: str = "i64") -> Call
 def _ended(place: Awaited, asked: Callable[..., int], name: str, device: str) -> int:
     """Wait until a device is done; return 0, or a fault."""
     until, nap = time.monotonic() + place.seconds, _FIRST_NAP
-    while (left := until - time.monotonic()) > 0:
+    while True:
+        left = until - time.monotonic()
         match place.how:
             case "event":
                 found = asked(max(1, int(left * 1000)))
@@ -137,7 +138,10 @@ def _ended(place: Awaited, asked: Callable[..., int], name: str, device: str) ->
                     nap = min(2 * nap, _LONGEST_NAP)
         if found:
             return 0 if found == 1 else found
-    raise error("run.device-lost", f"'{device}' is not done with {name} after {place.seconds:g} seconds")
+        if left < 0:
+            raise error(
+                "run.device-lost", f"'{device}' is not done with {name} after {place.seconds:g} seconds"
+            )
 
 
 def _in_library(library: str, name: str, device: str, returns: str) -> Callable[..., int]:
