@@ -64,6 +64,10 @@ entry main("token", "n") -> ("scores");
 
 Inputs = dict[str, np.ndarray]
 
+_ANSWERS = 32
+"""A few sessions ask for several answers one after the other, so that they are at work together for longer
+than they take to begin and to end."""
+
 
 @dataclass
 class Load:
@@ -105,7 +109,7 @@ def _step_load(n: int, random: np.random.Generator, executable: Executable) -> L
     requests: list[list[Inputs]] = []
     for _ in range(n):
         cache = {m: random.standard_normal(d).astype(np.float32) for m, d in specs.items() if m != "x"}
-        length = int(random.integers(3, 10))
+        length = sum(random.integers(10, 40, max(1, _ANSWERS // n)))
         steps = random.standard_normal((length, *specs["x"])).astype(np.float32)
         requests.append([{**cache, "x": x} for x in steps])
     return Load(_poisson(n, random), requests, 1)
@@ -113,7 +117,10 @@ def _step_load(n: int, random: np.random.Generator, executable: Executable) -> L
 
 def _greedy_load(n: int, random: np.random.Generator) -> Load:
     requests = [
-        [{"token": np.array(random.integers(0, 1000)), "n": np.array(random.integers(10, 60))}]
+        [
+            {"token": np.array(random.integers(0, 1000)), "n": np.array(random.integers(10, 60))}
+            for _ in range(max(1, _ANSWERS // n))
+        ]
         for _ in range(n)
     ]
     return Load(_poisson(n, random), requests, 0)

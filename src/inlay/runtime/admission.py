@@ -5,9 +5,9 @@ would have taken goes to requests that do end in time. Otherwise, beyond a load,
 and nothing that is computed is of use to anybody.
 
 Runs take longer the more of them there are at a time, and requests differ. So what is known is what runs took
-of late: a mean and a mean deviation that forget (as those of round trips in TCP). To wait for several runs takes
-what they take on average. Of the run of the request itself, a prediction takes the mean less a deviation, as
-where runs differ it may be one of the shorter ones.
+of late: a mean and a mean deviation that forget (as those of round trips in TCP). To wait for several runs
+takes what they take on average. Of the run of the request itself, a prediction takes the mean less a deviation,
+as where runs differ it may be one of the shorter ones.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeAlias
 
-from inlay.base.diagnostics import Cancelled, DeadlineError, RunError, error
+from inlay.base.diagnostics import Cancelled, DeadlineError, InlayError, error
 from inlay.runtime.admission import Pace
 from inlay.runtime.crew import PROCESS, Alarm
 from inlay.runtime.native import is_inside, limited
@@ -371,7 +371,7 @@ class Requests:
                 hint="submit it again later, with more time, or with a higher priority",
             )
 
-    def lateness(self, request: Request, deadline: int) -> RunError | None:
+    def lateness(self, request: Request, deadline: int) -> InlayError | None:
         """Return why a request that has waited is not to begin: it would be late, and others wait."""
         with self._lock:
             queue = self._queues[request.is_inside]

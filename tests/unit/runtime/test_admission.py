@@ -8,7 +8,7 @@ import pytest
 
 from inlay.base.diagnostics import RunError
 from inlay.runtime.admission import Pace
-from inlay.runtime.request import Request, Requests
+from inlay.runtime.request import Outputs, Request, Requests
 
 
 def pace(*seconds: float) -> Pace:
@@ -39,7 +39,12 @@ def test_what_was_is_forgotten() -> None:
 def learnt(seconds: float = 1.0) -> tuple[Requests, Request, threading.Event]:
     """Return requests of which one runs until the event; as far as they know, runs take so long."""
     requests, opened = Requests(1), threading.Event()
-    first = requests.submit(lambda: {} if opened.wait(30) else {}, None)
+
+    def wait() -> Outputs:
+        assert opened.wait(30)
+        return {}
+
+    first = requests.submit(wait, None)
     for _ in range(40):
         requests.took(first, seconds)
     return requests, first, opened

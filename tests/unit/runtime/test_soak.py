@@ -122,8 +122,8 @@ def soak(address: int, count: int, callers: int, **settings) -> dict[str, int]:
         try:
             request = exe.submit({"x": x, "limits": limits}, timeout=timeout)
         except RunError as problem:
-            assert problem.ids == ("run.would-be-late",)
-            assert timeout is not None
+            if problem.ids != ("run.would-be-late",) or timeout is None:
+                raise
             return "given up"
         if given_up > 0.9:
             request.cancel()
