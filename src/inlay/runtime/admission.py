@@ -4,10 +4,10 @@ A request that cannot end in time should be refused when it is made: who asked c
 would have taken goes to requests that do end in time. Otherwise, beyond a load, all of them wait too long,
 and nothing that is computed is of use to anybody.
 
-Runs take longer the more of them there are at a time, and requests differ. So what is known is what runs took
-of late: a mean and a mean deviation that forget (as those of round trips in TCP). To wait for several runs
-takes what they take on average. Of the run of the request itself, a prediction takes the mean less a deviation,
-as where runs differ it may be one of the shorter ones.
+Runs take longer the more of them there are at a time, and requests differ. So what is known is what runs
+took of late: a mean and a mean deviation that forget (as those of round trips in TCP). To wait for several
+runs takes what they take on average. Of the run of the request itself, a prediction takes the mean less a
+deviation, as where runs differ it may be one of the shorter ones.
 """
 
 from __future__ import annotations
