@@ -109,9 +109,7 @@ def setting_of(
             GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
-            PackOptions: PackOptions(
-                _packed(board, targets), time=partial(_products_ns, board, options.calibration, counts)
-            ),
+            PackOptions: _packing(board, targets, options.calibration, counts),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -137,6 +135,13 @@ def setting_of(
         instrument=instrument,
     )
     return Setting(board, operators, context, targets, hooks_of(board, context.remarks))
+
+
+def _packing(
+    board: Board, targets: Callable[[str], Target], measured: str, threads: Mapping[str, int]
+) -> PackOptions:
+    """Return what constants are packed for, and how forms of operations are weighed."""
+    return PackOptions(_packed(board, targets), time=partial(_products_ns, board, measured, threads))
 
 
 def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device: str, macs: int) -> int:

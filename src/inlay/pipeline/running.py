@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from inlay.base.diagnostics import CompileError
@@ -17,7 +17,7 @@ from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.memory.plan_memory import BlockOptions, Replan
 from inlay.memory.spill_values import SpillOptions, SpillPlan, made_again
-from inlay.passes.contract import Pass, Property, Remark
+from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.passes.manager import Pipeline, make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
@@ -303,59 +303,78 @@ def _once(
         asks: whether somebody asks why the plan of places is as it is.
         tell: is given the run up to `until`; then all passes are run.
     """
-    setting = start.setting
-    planned, fusions, plans = list[Planned](), list[Fusion](), list[FunctionPlan]()
-    others, spills = list[Replan](), list[SpillPlan]()
-    keeping = list[Keeping]()
-    blocks = setting.context.options_for(BlockOptions)
-    packing = setting.context.options_for(PackOptions)
-    planning = setting.context.options_for(PlanOptions)
-    planning = replace(planning, machine=machine or planning.machine)
-    moving = spill_options(setting.board, setting.operators, kernels[0], planning)
-    again = partial(_made_again, moving, spills)
-
-    context = setting.context.with_options(
-        *kernels,
-        replace(planning, watch=planned.append, asks=asks),
-        replace(setting.context.options_for(FuseOptions), watch=fusions.append),
-        replace(moving, watch=spills.extend),
-        replace(packing, watch=forms.found.append),
-    )
-    tried = Tried(start.module, start.holds, start.rest, context, dry)
-    smaller = partial(smaller_programs, tried, forms) if not packing.plain else None
-    context = context.with_options(
-        replace(
-            blocks,
-            watch=plans.extend,
-            compare=others.append,
-            keep=keeping.append,
-            again=again,
-            smaller=smaller,
-        )
-    )
-
-    def run_of(made: Module) -> Run:
-        return Run(
-            setting,
-            start.loaded,
-            made,
-            planned[-1] if planned else None,
-            tuple(fusions),
-            tuple(plans),
-            start.numerics,
-            blocks.sharing,
-            _promise(blocks.budget, keeping[-1]) if keeping and blocks.budget.bytes else None,
-            others[-1] if others else None,
-            tuple(spills),
-            tuple(forms.found),
-        )
-
+    told = _Told(forms)
+    context = told.context(start, kernels, dry, machine, asks=asks)
     first, rest = _halves(start, until)
-    found = run_of(run_pipeline(first, start.module, context, verify=check if verify else None))
+    found = told.run(start, run_pipeline(first, start.module, context, verify=check if verify else None))
     if tell is not None:
         tell(found)
         run_pipeline(rest, found.module, context, verify=check if verify else None)
     return found
+
+
+@dataclass(slots=True)
+class _Told:
+    """What passes told who watches them."""
+
+    forms: Forms
+    planned: list[Planned] = field(default_factory=list[Planned])
+    fusions: list[Fusion] = field(default_factory=list[Fusion])
+    plans: list[FunctionPlan] = field(default_factory=list[FunctionPlan])
+    others: list[Replan] = field(default_factory=list[Replan])
+    spills: list[SpillPlan] = field(default_factory=list[SpillPlan])
+    keeping: list[Keeping] = field(default_factory=list[Keeping])
+
+    def context(
+        self,
+        start: _Start,
+        kernels: tuple[BuildOptions, GenerateOptions],
+        dry: tuple[BuildOptions, GenerateOptions],
+        machine: Board | None,
+        *,
+        asks: bool,
+    ) -> PassContext:
+        """Return a context whose passes tell what they decide; arguments as those of `_once`."""
+        setting, given = start.setting, start.setting.context
+        packing, planning = given.options_for(PackOptions), given.options_for(PlanOptions)
+        planning = replace(planning, machine=machine or planning.machine)
+        moving = spill_options(setting.board, setting.operators, kernels[0], planning)
+        context = given.with_options(
+            *kernels,
+            replace(planning, watch=self.planned.append, asks=asks),
+            replace(given.options_for(FuseOptions), watch=self.fusions.append),
+            replace(moving, watch=self.spills.extend),
+            replace(packing, watch=self.forms.found.append),
+        )
+        tried = Tried(start.module, start.holds, start.rest, context, dry)
+        blocks = replace(
+            given.options_for(BlockOptions),
+            watch=self.plans.extend,
+            compare=self.others.append,
+            keep=self.keeping.append,
+            again=partial(_made_again, moving, self.spills),
+            smaller=None if packing.plain else partial(smaller_programs, tried, self.forms),
+        )
+        return context.with_options(blocks)
+
+    def run(self, start: _Start, made: Module) -> Run:
+        """Return what came of it."""
+        blocks = start.setting.context.options_for(BlockOptions)
+        kept = bool(self.keeping and blocks.budget.bytes)
+        return Run(
+            start.setting,
+            start.loaded,
+            made,
+            self.planned[-1] if self.planned else None,
+            tuple(self.fusions),
+            tuple(self.plans),
+            start.numerics,
+            blocks.sharing,
+            _promise(blocks.budget, self.keeping[-1]) if kept else None,
+            self.others[-1] if self.others else None,
+            tuple(self.spills),
+            tuple(self.forms.found),
+        )
 
 
 def _made_again(
