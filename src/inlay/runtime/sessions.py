@@ -125,7 +125,8 @@ class Session:
 
         Args:
             path: the file that holds it meanwhile, and that is removed when the state is back; an existing
-                one is replaced; a session that is dropped before leaves it behind. By default the state stays in memory, without the room to grow that it has.
+                one is replaced, and a session that is dropped before leaves it behind. By default the state
+                stays in memory, without the room to grow that it has.
 
         Raises:
             UnsupportedError: `entry.state-structure`.
