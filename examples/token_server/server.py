@@ -92,7 +92,8 @@ class Tokens:
         """Yield tokens.
 
         Raises:
-            RunError: `run.deadline` when the time is over, `run.queue-full`.
+            RunError: `run.deadline` when the time is over, `run.would-be-late` where too many are before
+                this one, `run.queue-full`.
         """
         async with self.lock:
             token = 0
@@ -139,7 +140,7 @@ class TokenServer:
         try:
             first = await anext(found)  # what fails at once is no stream
         except RunError as problem:
-            status = 503 if problem.ids == ("run.queue-full",) else 504
+            status = 504 if problem.ids == ("run.deadline",) else 503  # 503: come again later
             return JSONResponse({"error": problem.ids[0], "message": str(problem)}, status)
         return StreamingResponse(self._lines(first, found), media_type="application/x-ndjson")
 

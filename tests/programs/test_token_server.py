@@ -22,6 +22,9 @@ pytest.importorskip("starlette", reason="the server needs the extra `serve`")
 uvicorn = pytest.importorskip("uvicorn", reason="the server needs the extra `serve`")
 example = importlib.import_module("examples.token_server.server")
 
+TOO_LATE = ("run.deadline", "run.would-be-late")
+"""Time is over, or would be."""
+
 
 @contextlib.contextmanager
 def served(**options: Any) -> Iterator[tuple[Any, int]]:
@@ -102,10 +105,10 @@ def test_a_conversation_goes_on_behind_idle_time(server, alone) -> None:
 def test_an_answer_ends_with_its_time(server) -> None:
     _, port = server
     answer = lines(port, prompt=[1], count=4096, timeout=0.05)
-    assert answer[-1]["error"] == "run.deadline"
+    assert answer[-1]["error"] in TOO_LATE
     with asked(port, prompt=[1] * 4000, timeout=0.01) as refused:
-        assert refused.status == 504
-        assert json.loads(refused.read())["error"] == "run.deadline"
+        assert refused.status in (503, 504)
+        assert json.loads(refused.read())["error"] in TOO_LATE
 
 
 def test_who_goes_away_is_not_served_on(server) -> None:

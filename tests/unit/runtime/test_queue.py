@@ -14,8 +14,8 @@ import pytest
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.runtime.native import Settings
 from inlay.runtime.request import Outputs, Requests
-from inlay.runtime.sessions import Session
 from inlay.runtime.session import executable_of
+from inlay.runtime.sessions import Session
 from tests.unit.runtime.programs import dbl, doubling
 
 X = {"x": np.ones((2, 4), np.float32)}
