@@ -123,6 +123,8 @@ def _sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
     if failed:
         sample, wrong = min(failed, key=lambda x: len(x[0].text))
         return Checked(SEQUENCES, "programs of two or three matches", taken, wrong, sample.text)
+    if not drawn:
+        return Checked(SEQUENCES, "no pattern computes an operand of another", 0)
     what = f"{taken} of {drawn} are one stream, and right; values stay in {kept} of {streams} streams of them"
     return Checked(SEQUENCES, what, taken)
 

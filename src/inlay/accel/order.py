@@ -39,13 +39,12 @@ class _Issued:
     pushes: list[int] = field(default_factory=list[int])
 
 
-@dataclass(frozen=True, slots=True)
-class _Access:
-    first: int
-    last: int
-    queue: str
-    number: int
-    writes: bool
+@dataclass(slots=True)
+class _Users:
+    """The last command of each queue that reads just some units, and that writes them."""
+
+    reading: Clock = field(default_factory=Clock)
+    writing: Clock = field(default_factory=Clock)
 
 
 class Ordering:
@@ -56,7 +55,7 @@ class Ordering:
         self._issued: list[_Issued] = []
         self._queues: dict[str, list[_Issued]] = {}
         self._known: dict[str, Clock] = {}
-        self._touched: dict[str, list[_Access]] = {}
+        self._touched: dict[str, dict[tuple[int, int], _Users]] = {}
 
     def ordered(self) -> list[Ordered]:
         """Return the commands with their tokens."""
@@ -67,22 +66,20 @@ class Ordering:
         needed = Clock()
         for span, writes in _touches(c):
             first, last = span.first, span.last
-            for x in self._touched.get(span.memory, ()):
-                if x.first < last and first < x.last and (writes or x.writes) and x.queue != c.queue:
-                    needed[x.queue] = max(needed.get(x.queue, 0), x.number)
+            for (begin, end), users in self._touched.get(span.memory, {}).items():
+                if begin < last and first < end:
+                    _join(needed, users.writing)
+                    if writes:
+                        _join(needed, users.reading)
+        needed.pop(c.queue, None)
         number = self._issue(c, needed)
         for span, writes in _touches(c):
-            self._touch(span, _Access(span.first, span.last, c.queue, number, writes))
-
-    def _touch(self, span: Span, made: _Access) -> None:
-        """Note an access, and forget those of which who waits for it need not know."""
-        first, last, queue = made.first, made.last, made.queue
-        before = self._touched.get(span.memory, ())
-        if made.writes:
-            kept = [x for x in before if x.first < first or last < x.last]
-        else:
-            kept = [x for x in before if x.first < first or last < x.last or x.writes or x.queue != queue]
-        self._touched[span.memory] = [*kept, made]
+            known = self._touched.setdefault(span.memory, {})
+            if writes:  # who waits for this need not wait for what touched the same units before
+                for inside in [x for x in known if span.first <= x[0] and x[1] <= span.last]:
+                    del known[inside]
+            users = known.setdefault((span.first, span.last), _Users())
+            (users.writing if writes else users.reading)[c.queue] = number
 
     def _issue(self, c: Planned, needed: Clock) -> int:
         """Issue a command that waits for others; return its number in its queue."""

@@ -9,6 +9,7 @@ what it conflicts with in the order that was planned, so every order that comes 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from inlay.accel.commands import Planned
 
@@ -94,20 +95,33 @@ def behind(commands: Sequence[Planned]) -> list[list[int]]:
 
     Those that are left out are before one that is named.
     """
-    touched: dict[str, list[tuple[int, int, bool, int]]] = {}
+    touched: dict[str, dict[tuple[int, int], _Users]] = {}
     found: list[list[int]] = []
     for index, c in enumerate(commands):
         mine = [*((s, False) for s in c.reads), *((s, True) for s in c.writes)]
         needed: set[int] = set()
         for span, writes in mine:
             begin, end = span.first, span.last
-            near = [x for x in touched.get(span.memory, ()) if x[0] < end and begin < x[1]]
-            needed.update([n for _, _, wrote, n in near if writes or wrote])
+            for (first, last), users in touched.get(span.memory, {}).items():
+                if first < end and begin < last:
+                    needed.update(users.writing)
+                    if writes:
+                        needed.update(users.reading)
         found.append(sorted(needed))
         for span, writes in mine:
             begin, end = span.first, span.last
-            kept = touched.get(span.memory, [])
+            known = touched.setdefault(span.memory, {})
             if writes:
-                kept = [x for x in kept if x[0] < begin or end < x[1]]
-            touched[span.memory] = [*kept, (begin, end, writes, index)]
+                for inside in [x for x in known if begin <= x[0] and x[1] <= end]:
+                    del known[inside]
+            users = known.setdefault((begin, end), _Users())
+            (users.writing if writes else users.reading).append(index)
     return found
+
+
+@dataclass(slots=True)
+class _Users:
+    """Who reads and who writes just some units. Tiles use slots again, so these are few."""
+
+    reading: list[int] = field(default_factory=list[int])
+    writing: list[int] = field(default_factory=list[int])
