@@ -12,7 +12,7 @@ import base64
 import ctypes
 import json
 import mmap
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, assert_never, cast
 
@@ -244,22 +244,6 @@ def owners_of(properties: Mapping[str, str]) -> dict[str, str]:
         return {str(name): str(device) for name, device in found.items()}
     except (ValueError, AttributeError) as fault:
         raise error("container.corrupt", f"found a property '{FUNCTIONS}' that names no devices") from fault
-
-
-def opened_calls(
-    program: Callable[[], Program], properties: Mapping[str, str], beside: Container[str]
-) -> dict[Kernel, Callback]:
-    """Return what makes the calls that an executable keeps, by kernel.
-
-    Args:
-        program: reads the executable.
-        properties: of the executable.
-        beside: names of kernels that something else stands for.
-
-    Raises:
-        RunError, CompileError: as `opened` and `calls_of`.
-    """
-    return {k: opened(call) for k, call in calls_of(program, properties).items() if k.name not in beside}
 
 
 def calls_of(program: Callable[[], Program], properties: Mapping[str, str]) -> dict[Kernel, DriverCall]:

@@ -40,7 +40,7 @@ from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
 from inlay.runtime import text
 from inlay.runtime.binder import bind
-from inlay.runtime.calls import opened_calls, owners_of
+from inlay.runtime.calls import owners_of
 from inlay.runtime.chosen import chosen_settings
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
@@ -54,7 +54,7 @@ from inlay.runtime.reference import ReferenceEngine
 from inlay.runtime.request import Request, Requests, Run, deadline_after
 from inlay.runtime.sessions import Session, chosen_state
 from inlay.runtime.state import State, first_values, states_of
-from inlay.runtime.streams import opened_streams
+from inlay.runtime.streams import opened_kept
 from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
@@ -98,8 +98,7 @@ class Executable:
             settings = replace(settings, mode=self._suited(kernels, settings.threads))
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
-        functions |= opened_calls(self._container.program, self._container.properties(), callbacks or {})
-        functions |= opened_streams(self._container.program, self._container.properties(), callbacks or {})
+        functions |= opened_kept(self._container.program, self._container.properties(), callbacks or {})
         functions |= called(kernels, callbacks or {}) | text.callbacks(kernels)
         self._strings = self._table(kernels)
         if self._strings is not None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import Constant, Kernel, Program
-from inlay.runtime.calls import kept_of
+from inlay.runtime.calls import calls_of, kept_of, opened
 from inlay.runtime.driver_arguments import digest_of
 from inlay.runtime.driver_places import Place, place_of, place_record, starting
 from inlay.runtime.native import Callback
@@ -251,10 +251,10 @@ def _part_record(x: Part) -> list[Any]:
     return [x.tensor, x.at, x.bytes, x.blocks.unit, x.blocks.dtype, x.blocks.lanes]
 
 
-def opened_streams(
+def opened_kept(
     program: Callable[[], Program], properties: Mapping[str, str], beside: Container[str]
 ) -> dict[Kernel, Callback]:
-    """Return what runs the streams that an executable keeps, by kernel.
+    """Return what makes the calls and runs the streams that an executable keeps, by kernel.
 
     Args:
         program: reads the executable.
@@ -265,11 +265,13 @@ def opened_streams(
         RunError: `run.device-absent` where a library, or a function of it, is not there.
         CompileError: `container.corrupt` for a property that is not of the form.
     """
-    return {
-        k: _Running(s, starting(s.library, s.function, s.device))
-        for k, s in kept_of(program, properties, STREAMS, _read).items()
-        if k.name not in beside
-    }
+    calls = calls_of(program, properties)
+    streams = kept_of(program, properties, STREAMS, _read)
+    made: dict[Kernel, Callback] = {k: opened(call) for k, call in calls.items() if k.name not in beside}
+    for k, s in streams.items():
+        if k.name not in beside:
+            made[k] = _Running(s, starting(s.library, s.function, s.device))
+    return made
 
 
 def _read(said: Any, kernel: Kernel, program: Program) -> StreamCall:
