@@ -76,8 +76,7 @@ class Own(Accelerator):
 
 # ---------------------------------------------------------------------- 3. what it takes
 # A pattern ends with `p.map(value)`: instructions compute it, whichever that are and in whatever tiles. The
-# sum of two branches of a residual block has a scale for each; `inlay opt MODEL --passes ...` shows it
-# spelled out.
+# sum of two branches of a residual block has a scale for each, which takes eight operators: `p.scaled_sum`.
 
 PATTERNS = """
     @pattern
@@ -90,11 +89,7 @@ PATTERNS = """
 
     @pattern
     def residual(self, p):
-        def scaled(x, zero):
-            whole = p.op("cast", p.tensor(x, i8)) + p.const(zero, i32)
-            return p.requantize(p.op("mul", whole, p.const(f"fraction of {x}", i32)))
-
-        return p.map(p.requantize(scaled("x", "zero of x") + scaled("z", "zero of z")))
+        return p.map(p.requantize(p.scaled_sum(p.tensor("x", i8), p.tensor("z", i8))))
 """
 
 # ---------------------------------------------------------------------- 4. what its commands mean

@@ -21,7 +21,7 @@ from typing import Any
 
 from inlay.accel.declare import Access, Format, Instruction, PatternDecl
 from inlay.accel.engines import Stream
-from inlay.arith.dtype import DType
+from inlay.arith.dtype import I32, DType
 from inlay.base.diagnostics import error
 
 Number = Callable[[Any], int] | int
@@ -273,6 +273,19 @@ class Builder:
             )
         said = (("rounding", rounding),) if rounding else ()
         return Applied(name, (), ("requantize",), (x, *factors), factors=not factors, said=said)
+
+    def scaled_sum(self, x: Node, z: Node) -> Applied:
+        """Return the sum of two tensors of integers with scales of their own, in i32.
+
+        Each is taken less its zero point, times a power of two, and requantized to a scale that both have, as
+        TFLite adds bytes. A `p.requantize` behind it makes few bits of it again.
+        """
+
+        def scaled(t: Node) -> Applied:
+            zero, fraction = (Input(f"{n} of {t.name}", (I32,), constant=True) for n in ("zero", "fraction"))
+            return self.requantize(self.op("mul", self.op("cast", t) + zero, fraction))
+
+        return scaled(x) + scaled(z)
 
     def part(self, x: Node, of: int, *, name: str = "") -> Applied:
         """Return one of several equal parts of the last axis; a match has `index`, which one it is."""

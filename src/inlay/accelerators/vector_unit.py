@@ -57,11 +57,7 @@ class VectorUnit(Accelerator):
     # ---- patterns
     @pattern
     def residual(self, p):
-        def scaled(x, zero):
-            whole = p.op("cast", p.tensor(x, i8)) + p.const(zero, i32)
-            return p.requantize(p.op("mul", whole, p.const(f"fraction of {x}", i32)))
-
-        return p.map(p.requantize(scaled("x", "zero of x") + scaled("z", "zero of z")))
+        return p.map(p.requantize(p.scaled_sum(p.tensor("x", i8), p.tensor("z", i8))))
 
     # ---- instructions
     N = Dim(1, 1023)
