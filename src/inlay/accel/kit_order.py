@@ -27,7 +27,7 @@ def waits(arch: Architecture, command: TiledCommand) -> str:
     for at, (ours, read) in enumerate(zip(stream, said, strict=True)):
         a, b = ours.command, read.command
         same = (a.name, dict(a.numbers)) == (b.name, dict(b.numbers))
-        if not same or (is_said and (ours.pops, ours.pushes) != (read.pops, read.pushes)):
+        if not same or (is_said and _flags(ours) != _flags(read)):
             return f"word {at} says something else than the command {ours.command.name} that was planned"
     if len(stream) > _MOST_COMMANDS or not is_said:
         return ""
@@ -35,6 +35,10 @@ def waits(arch: Architecture, command: TiledCommand) -> str:
         if not next(unordered(without(stream, pushed, popped, token), found), ""):
             return f"nobody notices that command {popped} does not wait for command {pushed}"
     return ""
+
+
+def _flags(x: Ordered) -> tuple[frozenset[int], frozenset[int]]:
+    return frozenset(x.pops), frozenset(x.pushes)
 
 
 def tokens(stream: Sequence[Ordered]) -> list[tuple[int, int, int]]:
