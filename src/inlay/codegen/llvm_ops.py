@@ -168,8 +168,9 @@ class Operations:
         if not dtype.is_float:
             return self.call(f"{'s' if dtype.is_signed else 'u'}{op.value}", dtype, a, b)
         # `a < b ? a : b` is b when either is NaN, and one instruction on x86: so the operand that
-        # can be NaN goes second, and only two such operands need a second look at the first.
-        if _is_number(b.text):
+        # can be NaN goes second, and only two such operands need a second look at the first. That is the
+        # right one: in a reduction, what is new, whose test waits for no earlier step.
+        if not _is_number(a.text):
             a, b = b, a
         order = "olt" if op is BinaryOp.MIN else "ogt"
         test = self.pure(f"fcmp {order} {a.typed}, {b.text}", BOOL, lanes, a, b)
@@ -221,11 +222,13 @@ class Operations:
             return self.cast(self.add(self.mul(x, y), z), dtype)
         return self.rounded(self.call("fma", a.dtype, a, b, c))
 
-    def scaled(self, x: Value, n: Value) -> Value | None:
-        """Return x times 2 to the integer n, both f32, by an instruction; None where there is none."""
-        size, count = 16, x.lanes // 16
-        if not self.has_scalef or x.dtype is not F32 or not x.lanes or x.lanes % size or count & (count - 1):
-            return None
+    def can_scale(self, dtype: DType, lanes: int) -> bool:
+        """Whether an instruction multiplies values by powers of two."""
+        return self.has_scalef and dtype is F32 and lanes >= 16 and lanes.bit_count() == 1
+
+    def scaled(self, x: Value, n: Value) -> Value:
+        """Return x times 2 to the integer n, both f32, by an instruction (`can_scale`)."""
+        size = 16
         name, part = "llvm.x86.avx512.mask.scalef.ps.512", f"<{size} x float>"
         self.declared.add(f"declare {part} @{name}({part}, {part}, {part}, i16, i32)")
         parts: list[Value] = []

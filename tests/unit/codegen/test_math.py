@@ -134,6 +134,16 @@ def test_lanes_do_not_matter(name: str, lanes: int) -> None:
     np.testing.assert_array_equal(z, y[:count])
 
 
+@pytest.mark.parametrize("lanes", [1, 8, 16, 32])
+def test_exp_far_from_zero(lanes: int) -> None:
+    """Far beyond what is in range, where less is left of an argument than the logarithm of two."""
+    sizes = np.concatenate([np.geomspace(105, 3.4e38, 157), [np.finfo(np.float32).max, np.inf, np.nan]])
+    x = np.concatenate([sizes, -sizes]).astype(np.float32)
+    [y] = run_native(parsed(program("exp", "f32", lanes)), [x], {"n": len(x)})
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(y, np.exp(x))
+
+
 POW = """\
 lowered func f(x: {0}[n], z: {0}[n]) -> (y: {0}[n]) over (n) {{
   for i in 0..n / 8 {{
