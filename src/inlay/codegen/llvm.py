@@ -277,13 +277,18 @@ class FunctionEmitter:
         outer = dict(self.memory.prefetch)
         self.memory.prefetch.update(_prefetches(s))
 
-        for first, end, step, skips in self._turns(lo, hi, _steps_of(s), may_skip=may_skip):
+        steps, are_mixed = _steps_of(s)
+        for first, end, step, skips in self._turns(lo, hi, steps, may_skip=may_skip):
 
             def body(counter: str, values: list[str], step: int = step) -> list[str]:
                 set_cells(cells, values)
+                starts: list[int] = []
                 for i in range(step):
+                    starts.append(self.builder.position)
                     self.index.env[s.var] = add(name(counter), number(i))
                     self.statement(s.body)
+                if are_mixed:
+                    self.builder.mix(starts)
                 return [c.value for c in carried_values(cells)]
 
             carried = carried_values(cells)
@@ -493,9 +498,13 @@ def _varies(e: Int, scope: Mapping[Sym, int]) -> bool:
     return any(s in scope for s in symbols(e))
 
 
-def _steps_of(s: For) -> int:
-    """Read the note `steps = "2"` of a loop: how many steps are written in one turn."""
-    return next((int(value) for key, value in s.note if key == "steps"), 1)
+def _steps_of(s: For) -> tuple[int, bool]:
+    """Read the note `steps = "2"` of a loop: how many steps are written in one turn.
+
+    `steps = "2 mixed"`: their instructions alternate.
+    """
+    count, *words = next((value for key, value in s.note if key == "steps"), "1").split()
+    return int(count), words == ["mixed"]
 
 
 def _prefetches(s: For) -> dict[str, Ahead]:

@@ -18,8 +18,11 @@ creation, so equal input gives equal text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+_NAME = re.compile(r"%v\d+")
 
 
 @dataclass(slots=True)
@@ -137,6 +140,31 @@ class Builder:
                 return found
         found = self.regions[-1].memo[key] = self.define(text)
         return found
+
+    @property
+    def position(self) -> int:
+        """Where the next line of the region will stand."""
+        return len(self.regions[-1].lines)
+
+    def mix(self, starts: Sequence[int]) -> None:
+        """Let the parts of a region that begin at some lines take turns, line by line.
+
+        Processors look for work that is ready in some hundred instructions: less than a few elementary
+        functions, one behind the other, each a chain. What the parts load and store must be apart. Nothing
+        is done where one has more blocks than one.
+        """
+        lines = self.regions[-1].lines
+        parts = [lines[a:b] for a, b in zip(starts, [*starts[1:], len(lines)], strict=True)]
+        if any(x.endswith(":") for part in parts for x in part):
+            return
+        waiting = {x.split(" = ", 1)[0] for part in parts for x in part if " = " in x}
+        del lines[starts[0] :]
+        left = [part[::-1] for part in parts]
+        while any(left):
+            for part in left:
+                if part and waiting.isdisjoint(_NAME.findall(part[-1])[1 if " = " in part[-1] else 0 :]):
+                    lines.append(part.pop())
+                    waiting.discard(lines[-1].split(" = ", 1)[0])
 
     def alloca(self, text: str) -> str:
         """Write an allocation at the head of the function."""

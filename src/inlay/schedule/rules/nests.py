@@ -32,6 +32,8 @@ PARALLEL_WORK = 16384
 CHEAP_BODY = 12
 """Operations up to which four vectors are computed at a time."""
 UNROLLED_VECTORS = 4
+MIXED_VECTORS = 4
+"""Vectors whose instructions alternate, where each takes many: a chain of them waits for itself."""
 UNROLLED_SCALARS = 8
 SHORT = 4
 """Extents up to which strided copies are left to LLVM, which interleaves whole vectors."""
@@ -129,6 +131,8 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
         vectorize(s, lane)
     else:
         vectorize(s, inner)
+        if not cheap:
+            annotate(s, outer, "steps", f"{MIXED_VECTORS} mixed")
     return outer
 
 
