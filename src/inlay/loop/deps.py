@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from inlay.arith.bounds import bounds
 from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.ranges import Bounds
@@ -241,10 +242,10 @@ def _stride(lo: Int, var: Sym) -> int | None:
 
 
 def _span(x: Interval, var: Sym, stride: int, start: Int) -> tuple[int, int] | None:
-    """Return the interval relative to the tile of the iteration, when it is made of numbers."""
+    """Return an interval relative to the tile of the iteration, when numbers bound it."""
     if _stride(x.lo, var) != stride:
         return None
-    low, extent = (x.lo - to_int(var) * stride - start).value, x.extent.value
+    low, extent = (x.lo - to_int(var) * stride - start).value, bounds(x.extent, {}).high
     return None if low is None or extent is None else (low, low + extent)
 
 

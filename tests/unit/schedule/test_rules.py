@@ -116,6 +116,15 @@ def test_softmax_of_any_size_is_one_phase_over_rows() -> None:
     assert "workspace" not in text, "exponentials are where the result will be"
 
 
+def test_softmax_adds_exponentials_as_it_makes_them() -> None:
+    lowered = lower(schedule(softmax(4, 256), TARGET).function, TARGET)
+    text = print_function(lowered)
+    loop = text[text.index('steps="4 mixed"') :]
+    made, added = loop.index("exp("), loop.index("] + y[")
+    assert made < added < loop.index("}"), "in one body"
+    assert 'prefetch="x 1024"' in text, "the next row"
+
+
 def test_layer_norm_keeps_rows_in_registers() -> None:
     f = layer_norm(dim("m"), 32)
     s = schedule(f, TARGET)

@@ -16,6 +16,9 @@ Inside a row each nest gets vectors on its own:
   lanes, combined in order. The result depends on neither the number of threads nor the size.
 * Anything else stays serial loops (`SERIAL`).
 
+What a map makes and the reduction behind it adds up along the same axis (the exponentials of softmax)
+is added as it is made: the two are one loop, and what is added is in a register.
+
 Long sums of floats are computed in blocks, wherever the vectors are: see `sums.py`.
 """
 
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import pairwise
 
 from inlay.arith.expr import Int, Sym, coefficient, symbols
 from inlay.loop.buffer import Scope
@@ -30,6 +34,7 @@ from inlay.loop.deps import region
 from inlay.loop.stmt import Block, IterKind
 from inlay.loop.walk import blocks_of, loads_of, stores_of
 from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.merge import merge
@@ -43,13 +48,14 @@ from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.nests import (
     CHEAP_BODY,
+    MIXED_VECTORS,
     UNROLLED_VECTORS,
     operations,
     parallelize,
     vectorize_nest,
     width,
 )
-from inlay.schedule.rules.sums import block_sum
+from inlay.schedule.rules.sums import block_alike, block_sum
 from inlay.schedule.state import Illegal, Schedule, illegal
 
 LANE_LEVELS = 2
@@ -57,6 +63,9 @@ LANE_LEVELS = 2
 
 QUARTER = 4
 """Lanes that are combined one by one."""
+
+LONG_ROW = 1024
+"""Bytes of a row from which on the next one is asked for."""
 
 
 class _Form(Enum):
@@ -100,9 +109,11 @@ def rows(s: Schedule, target: Target) -> None:
     _in_outputs(s)
     nests = [_classified(block, target) for block in blocks_of(s.body)]
     shared = _shared(nests)
+    sources = {b.block: a.block for a, b in pairwise(nests) if _makes_terms(s, a, b)}
     outer: list[list[str]] = []
     for nest in nests:
-        outer += _vectorized(s, nest, shared, target)
+        if nest.block not in sources.values():
+            outer += _vectorized(s, nest, shared, target, sources.get(nest.block))
     for group in _merged(s, outer):
         if len(group) == shared and group:
             _own_temporaries(s, group[-1])
@@ -161,6 +172,16 @@ def _runs_along(block: Block, sym: Sym, extent: Int, size: int) -> bool:
     return found
 
 
+def _makes_terms(s: Schedule, a: _Nest, b: _Nest) -> bool:
+    """Whether a map makes what the next nest reduces, element by element."""
+    if a.form is not _Form.MAP or b.form is not _Form.LANES:
+        return False
+    block, made = s.block(b.block), _written(s, a.block)
+    terms = [i.extent for i in block.iters if i.kind is IterKind.REDUCE]
+    is_read = any(x.buffer.name == made for x in loads_of(block.body))
+    return is_read and len(terms) == 1 and (*b.spatial, *terms) == a.spatial
+
+
 def _shared(nests: list[_Nest]) -> int:
     """Return how many outermost loops all nests have in common, by their extents."""
     common = nests[0].rows
@@ -177,8 +198,11 @@ def _shared(nests: list[_Nest]) -> int:
 # --------------------------------------------------------------------------- one nest
 
 
-def _vectorized(s: Schedule, nest: _Nest, shared: int, target: Target) -> list[list[str]]:
-    """Put vectors into a nest; return the row loops of each nest that comes of it, in order."""
+def _vectorized(s: Schedule, nest: _Nest, shared: int, target: Target, source: str | None) -> list[list[str]]:
+    """Put vectors into a nest; return the row loops of each nest that comes of it, in order.
+
+    `source` is the map that makes what the nest reduces, if any.
+    """
     name = nest.block
     loops = s.loops_of(name)
     match nest.form:
@@ -189,7 +213,7 @@ def _vectorized(s: Schedule, nest: _Nest, shared: int, target: Target) -> list[l
         case _Form.COLUMNS:
             return [_columns(s, nest)[:shared]]
         case _Form.LANES:
-            return _lanes(s, nest, shared)
+            return _lanes(s, nest, shared, source)
         case _Form.SERIAL:
             block_sum(s, name)
             return [list(loops[:shared])]
@@ -215,20 +239,25 @@ def _columns(s: Schedule, nest: _Nest) -> list[str]:
     return list(loops[:axis])
 
 
-def _lanes(s: Schedule, nest: _Nest, shared: int) -> list[list[str]]:
+def _lanes(s: Schedule, nest: _Nest, shared: int, source: str | None) -> list[list[str]]:
     """Accumulators along the innermost axis: several vectors, then one vector, then one number."""
     name, axis = nest.block, len(nest.spatial)
     block = s.block(name)
     copy = cache_write(s, name, "register") if _is_output(s, name) else None
+    if source is not None:
+        depth = _merge_into(s, list(s.loops_of(source)[:axis]), list(s.loops_of(name)))
+        shared = min(shared, depth)
     loops = s.loops_of(name)
     extent = s.loop(loops[-1]).extent.value
     count = UNROLLED_VECTORS if operations(block.body) <= CHEAP_BODY else 2
+    if source is not None and operations(s.block(source).body) > CHEAP_BODY:
+        count = 1  # what makes a term takes longer than adding it
     while extent is not None and count > 1 and extent < nest.size * count:
         count //= 2
     _, inner = split(s, loops[-1], nest.size * count)
     group, lane = split(s, inner, nest.size)
-    _accumulate(s, name, axis, [group, lane])
-    if count > 1:
+    _accumulate(s, name, axis, [group, lane], source)
+    if count > 1 or source is not None:
         _, lane = s.loops_of(name)[axis:]
         few = _accumulate(s, name, axis, [lane])
         unroll(s, s.loops_of(few)[axis])
@@ -252,12 +281,18 @@ def _quarter(s: Schedule, name: str, axis: int, lanes: int) -> None:
     unroll(s, s.loops_of(part)[axis])
 
 
-def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str]) -> str:
-    """Factor lanes out of a reduction, the innermost loop becomes a vector; return the new block."""
+def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str], source: str | None = None) -> str:
+    """Factor lanes out of a reduction, the innermost loop becomes a vector; return the new block.
+
+    `source` is the block that makes what is reduced, if it is to be computed in the same loops.
+    """
     many = rfactor(s, name, lanes)
     reduction = [x for x in s.loops_of(many)[axis:] if x not in lanes]
     reorder(s, [*lanes, *reduction])
-    for b in block_sum(s, many, lanes, LANE_LEVELS):
+    blocks = block_sum(s, many, lanes, LANE_LEVELS)
+    if source is not None:
+        _make_along(s, source, blocks[0], axis)
+    for b in blocks:
         loops = s.loops_of(b)
         vectorize(s, loops[-1])
         for loop in loops[len(loops) - len(lanes) : -1]:
@@ -267,6 +302,38 @@ def _accumulate(s: Schedule, name: str, axis: int, lanes: list[str]) -> str:
     else:
         set_scope(s, _written(s, many), "register")
     return many
+
+
+def _make_along(s: Schedule, source: str, block: str, axis: int) -> None:
+    """Put what makes the terms of a sum into the loops that add them, as far as they can be one."""
+    around = s.loops_of(block)[axis:]
+    group, lane = (s.loop(x).extent.value or 1 for x in around[-2:])
+    steps, inner = split(s, s.loops_of(source)[-1], group * lane)
+    split(s, inner, lane)
+    block_alike(s, source, steps, block, LANE_LEVELS)
+    mine = list(s.loops_of(source)[axis:])
+    if _merge_into(s, mine, list(around)) < len(around):
+        unroll(s, mine[-2])
+        vectorize(s, mine[-1])
+    if group == 1:
+        loop = s.loops_of(source)[-3]
+        annotate(s, loop, "steps", f"{MIXED_VECTORS} mixed")
+        if ahead := _rows_ahead(s.block(source)):
+            annotate(s, loop, "prefetch", ahead)
+
+
+def _rows_ahead(b: Block) -> str:
+    """Return the note that asks for the next row of what a block reads, where a row is long.
+
+    The processor sees by itself what comes next in a page, and with rows of a page nothing is next.
+    """
+    found: dict[str, int] = {}
+    for x in loads_of(b.body):
+        if x.buffer.scope == Scope.PARAM and len(x.buffer.shape) > 1:
+            size = (x.buffer.shape[-1].value or 0) * x.buffer.dtype.itemsize
+            if size >= LONG_ROW and coefficient(x.indices[-1], b.iters[-1].sym) == 1:
+                found[x.buffer.name] = size
+    return ", ".join(f"{name} {size}" for name, size in found.items())
 
 
 def _written(s: Schedule, block: str) -> str:

@@ -90,6 +90,17 @@ def block_sum(s: Schedule, block: str, inner: Sequence[str] = (), most: int = LE
     return blocks
 
 
+def block_alike(s: Schedule, block: str, loop: str, reduction: str, most: int = LEVELS) -> None:
+    """Split a loop of a block as `block_sum` splits the one of a reduction that has the same extent.
+
+    Raises:
+        Illegal: as `split` and `clip` do.
+    """
+    levels = _levels(s, [loop], most) if _rounds(s, reduction) else []
+    for x in (x for level in reversed(levels) for x in level) if len(levels) > 1 else ():
+        clip(s, block, x)
+
+
 def _nest(s: Schedule, blocks: list[str], levels: list[list[str]], depth: int) -> None:
     """Run each block right after the loops that made its terms, with totals in registers."""
     first, *rest = blocks
