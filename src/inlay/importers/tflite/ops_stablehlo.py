@@ -59,7 +59,7 @@ def _compare(node: Node) -> Expr:
     (direction,) = node.options("StablehloCompareOptions", "ComparisonDirection")
     if direction not in range(len(_DIRECTIONS)):
         raise node.unsupported(f"has the direction {direction}")
-    return node.op(_DIRECTIONS[direction], *_elements(node))
+    return node.op(_DIRECTIONS[int(direction)], *_elements(node))
 
 
 def _clamp(node: Node) -> Expr:
