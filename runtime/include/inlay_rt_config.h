@@ -105,6 +105,11 @@
 #define INLAY_MOST_LOOKAHEAD_NS 100000
 #endif
 
+/* Calls of functions that took less are not delegated to other threads. See delegate.c. */
+#ifndef INLAY_DELEGATE_NS
+#define INLAY_DELEGATE_NS 4000
+#endif
+
 /* Calls that are tasks at a time; each holds a segment of the stack. Beyond, SPAWN is CALL. */
 #ifndef INLAY_MOST_TASKS
 #define INLAY_MOST_TASKS 64

@@ -1,5 +1,6 @@
 /* Activations, and calls of entries from outside. */
-#include "machine.h"
+#include "delegate.h"
+#include "shared.h"
 
 #include <string.h>
 
@@ -44,9 +45,95 @@ static void close_predictions(inlay_activation_t *m)
     if (m->predictions) m->host->release(m->host->user, m->predictions, prediction_bytes(m), 64);
 }
 
+/* ---------------------------------------------------------------------------------- delegates */
+
+/* Run the call whose arguments are on the delegate's stack. */
+static void run_delegated(inlay_delegate_t *d, int is_caller)
+{
+    inlay_activation_t *m = d->activation;
+    int64_t begin = m->host->now(m->host->user);
+    inlay_scheduler_begin(m);
+    m->issuer.is_caller = (uint32_t)is_caller;
+    inlay_task_root(m, d->function);
+    d->status = inlay_vm_run(m);
+    d->ns = m->host->now(m->host->user) - begin;
+    if (!is_caller || (d->status != INLAY_CANCELLED && d->status != INLAY_DEADLINE)) return;
+    inlay_lock(m->parent);
+    m->parent->shared->asked = d->status == INLAY_DEADLINE ? INLAY_DEADLINE : 1;
+    inlay_unlock(m->parent);
+}
+
+static inlay_delegate_t *open_delegate(inlay_activation_t *m)
+{
+    inlay_delegate_t *d = m->host->allocate(m->host->user, sizeof *d, 64);
+    inlay_config_t config = m->config;
+    const inlay_delegate_t *each;
+    uint64_t n = 0;
+    if (!d) return NULL;
+    memset(d, 0, sizeof *d);
+    config.mode = INLAY_SEQUENTIAL;
+    config.parts = 1;
+    config.chooses = 0;
+    config.batcher = NULL;
+    if (inlay_activation_create(m->module, m->host, &config, &d->activation) != INLAY_OK) {
+        m->host->release(m->host->user, d, sizeof *d, 64);
+        return NULL;
+    }
+    d->activation->parent = m;
+    d->activation->issuer.is_sequential = 1;
+    d->run = run_delegated;
+    d->next = m->delegates;
+    m->delegates = d;
+    for (each = d; each; each = each->next) n++;
+    d->activation->issuer.number = n << 48; /* commands in traces have numbers of their own */
+    return d;
+}
+
+static size_t call_time_bytes(const inlay_activation_t *m)
+{
+    return m->module->n_functions * sizeof *m->call_times;
+}
+
+/* Whether calls may run on other threads: all kernels may, and none gains by being put off. */
+static int may_delegate(const inlay_activation_t *m)
+{
+    const inlay_module_t *module = m->module;
+    uint32_t i;
+    if (!m->lock || m->config.parts < 2 || m->config.races || !m->host->now) return 0;
+    if (m->is_tied || module->n_devices || module->has_batches) return 0;
+    for (i = 0; i < module->n_kernels; i++)
+        if (module->kernels[i].body == INLAY_BODY_CALLBACK && inlay_execute_starts(m)) return 0;
+    return 1;
+}
+
+/* Room for what calls take, where calls may be delegated; 0 without memory. */
+static int open_delegation(inlay_activation_t *m)
+{
+    m->open_delegate = open_delegate;
+    if (!may_delegate(m)) return 1;
+    m->call_times = m->host->allocate(m->host->user, call_time_bytes(m), 64);
+    if (m->call_times) memset(m->call_times, 0, call_time_bytes(m));
+    return m->call_times != NULL;
+}
+
+static void close_delegation(inlay_activation_t *m)
+{
+    while (m->delegates) {
+        inlay_delegate_t *d = m->delegates;
+        m->delegates = d->next;
+        inlay_activation_destroy(d->activation);
+        m->host->release(m->host->user, d, sizeof *d, 64);
+    }
+    if (m->call_times) m->host->release(m->host->user, m->call_times, call_time_bytes(m), 64);
+}
+
+/* -------------------------------------------------------------------------------- activations */
+
 /* What tensors take is counted from call to call. */
 static void count_anew(inlay_activation_t *m)
 {
+    const inlay_delegate_t *d;
+    for (d = m->delegates; d; d = d->next) count_anew(d->activation);
     m->heap.asked = m->heap.most_asked = 0;
     m->heap.made = m->heap.copied = 0;
     if (m->heap.lodged) memcpy(m->heap.most_lodged, m->heap.lodged, counter_bytes(m) / 2);
@@ -72,7 +159,8 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
     if (!m->config.most_tasks) m->config.most_tasks = INLAY_MOST_TASKS;
     if (!m->config.held_bytes) m->config.held_bytes = INLAY_HELD_BYTES;
     inlay_heap_open(&m->heap, host, m->config.cache_bytes);
-    if (!open_counters(m) || !open_predictions(m) || inlay_scheduler_open(m) != INLAY_OK) {
+    if (!open_counters(m) || !open_predictions(m) || inlay_scheduler_open(m) != INLAY_OK ||
+        !open_delegation(m)) {
         inlay_activation_destroy(m);
         return INLAY_OUT_OF_MEMORY;
     }
@@ -83,6 +171,7 @@ inlay_status_t inlay_activation_create(const inlay_module_t *module, const inlay
 void inlay_activation_destroy(inlay_activation_t *m)
 {
     if (!m) return;
+    close_delegation(m);
     inlay_stack_trim(m);
     if (m->first) m->host->release(m->host->user, m->first, m->first->bytes, 64);
     inlay_task_close(m);
@@ -246,15 +335,32 @@ inlay_status_t inlay_call_structured(inlay_activation_t *m, uint32_t index,
     return leave(m, run_structured(m, &m->module->entries[index], tensors, counts, results));
 }
 
-size_t inlay_activation_kept(const inlay_activation_t *m) { return m->heap.blocks.kept_bytes; }
+size_t inlay_activation_kept(const inlay_activation_t *m)
+{
+    size_t bytes = m->heap.blocks.kept_bytes;
+    const inlay_delegate_t *d;
+    for (d = m->delegates; d; d = d->next) bytes += d->activation->heap.blocks.kept_bytes;
+    return bytes;
+}
 
-void inlay_activation_drop(inlay_activation_t *m) { inlay_blocks_drop(&m->heap.blocks); }
+void inlay_activation_drop(inlay_activation_t *m)
+{
+    const inlay_delegate_t *d;
+    inlay_blocks_drop(&m->heap.blocks);
+    for (d = m->delegates; d; d = d->next) inlay_blocks_drop(&d->activation->heap.blocks);
+}
 
 void inlay_activation_usage(const inlay_activation_t *m, inlay_usage_t *usage)
 {
+    const inlay_delegate_t *d;
     usage->peak_bytes = m->heap.most_asked;
     usage->storages = m->heap.made;
     usage->copied_bytes = m->heap.copied;
+    for (d = m->delegates; d; d = d->next) { /* at most: their peaks need not come together */
+        usage->peak_bytes += d->activation->heap.most_asked;
+        usage->storages += d->activation->heap.made;
+        usage->copied_bytes += d->activation->heap.copied;
+    }
     usage->memories = m->heap.most_lodged;
     usage->n_memories = m->heap.most_lodged ? m->module->n_memories : 0;
 }

@@ -65,11 +65,13 @@ struct inlay_command {
     inlay_command_t *next;            /* ready, done or free */
     inlay_command_t *older, *newer;   /* all in flight, in order of issue */
     const inlay_kernel_t *kernel;     /* NULL for a copy of ints[0] bytes from buffers[0] to [1] */
+    struct inlay_delegate *delegate;  /* what runs a call, and there is no kernel; else NULL */
     uint32_t index;                   /* of the kernel */
     uint32_t state;
     uint32_t waits;                   /* predecessors that have not ended */
     uint32_t is_dropped;              /* it is not to be run */
     uint32_t on_caller;               /* only the thread of the call may run it */
+    uint32_t by_caller;               /* that does */
     uint32_t n_accesses;
     inlay_edge_t *successors;
     int64_t parts;

@@ -1,6 +1,7 @@
 /* Execution of commands: one that was taken is run, on this thread, or started, on a device or as a
  * callback that ends later. Neither lock nor role is held meanwhile, and nothing is touched but the command. What has
  * been started may end, on another thread, before the function that starts it has returned. */
+#include "delegate.h"
 #include "shared.h"
 
 static void keep_status(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
@@ -99,6 +100,10 @@ static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
 static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
 {
     if (is_dropped || (c->mates && inlay_batch_run(m, c))) return 1;
+    if (c->delegate) {
+        c->delegate->run(c->delegate, (int)c->by_caller);
+        return 1;
+    }
     if (c->kernel && c->kernel->body == INLAY_BODY_CALLBACK && inlay_execute_starts(m))
         return start(m, c);
     if (inlay_ready_ends_itself(m, c)) return start_on_device(m, c);

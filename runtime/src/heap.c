@@ -135,6 +135,26 @@ inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t ali
     return storage;
 }
 
+inlay_storage_t *inlay_heap_adopt(inlay_heap_t *heap, inlay_heap_t *from, inlay_storage_t *storage)
+{
+    inlay_storage_t *made;
+    void *block = storage->data;
+    size_t bytes = storage->capacity;
+    if (!inlay_blocks_part(&block, &bytes, storage->align)) return NULL;
+    made = open_storage(heap, storage->data, storage->bytes);
+    if (!made) return NULL;
+    made->capacity = storage->capacity;
+    made->align = storage->align;
+    made->owned = 1;
+    heap->used_bytes += storage->capacity;
+    heap->made++;
+    inlay_heap_asked(heap, storage->bytes);
+    from->used_bytes -= storage->capacity;
+    from->asked -= storage->bytes;
+    inlay_heap_disown(storage);
+    return made;
+}
+
 inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const inlay_space_t *space, size_t bytes)
 {
     inlay_storage_t *storage = open_storage(heap, DEVICE_BASE, bytes);

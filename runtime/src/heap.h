@@ -59,6 +59,9 @@ inlay_compound_t *inlay_heap_compound(inlay_heap_t *heap, uint32_t kind, uint32_
 inlay_storage_t *inlay_heap_storage(inlay_heap_t *heap, size_t bytes, size_t align);
 /* A storage in the memory of a device; NULL too where the device refuses it. */
 inlay_storage_t *inlay_heap_lodge(inlay_heap_t *heap, const struct inlay_space *space, size_t bytes);
+/* A storage with the bytes of one of another heap, which no longer owns them; NULL too where they cannot
+ * leave it. */
+inlay_storage_t *inlay_heap_adopt(inlay_heap_t *heap, inlay_heap_t *from, inlay_storage_t *storage);
 /* A storage whose bytes belong to somebody else. */
 inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes);
 

@@ -1,5 +1,6 @@
 /* Issue of commands: made from the operands of an instruction, and submitted with an edge from each one
  * in flight that conflicts. The issuer waits while there are too many, or they hold too much. */
+#include "delegate.h"
 #include "shared.h"
 
 #include <string.h>
@@ -36,7 +37,8 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     c->number = issuer->number++;
     c->place = issuer->place;
     c->place->users++;
-    inlay_vm_where(m, &c->where);
+    if (c->delegate) c->where.depth = 0; /* it does not fail */
+    else inlay_vm_where(m, &c->where);
     inlay_access_list(c);
     c->older = issuer->newest;
     if (c->older) c->older->newer = c;
@@ -63,6 +65,7 @@ static inlay_status_t submit(inlay_activation_t *m, inlay_command_t *c)
     last = shared->ready.last;
     starts = !c->waits && inlay_ready_ends_itself(m, c);
     if (!c->waits && !starts) inlay_ready_add(m, c);
+    if (c->delegate) inlay_help_call(m);
     /* The issuer runs one itself when it has to wait, and calls others for more. */
     if (shared->ready.last != last) {
         if (issuer->keeps_one) inlay_help_more(m);
@@ -135,6 +138,22 @@ inlay_status_t inlay_issue_kernel(inlay_activation_t *m, uint32_t index, const i
         m->heap.held_bytes -= c->workspace_bytes;
         inlay_blocks_give(&m->heap.blocks, c->workspace, c->workspace_bytes, BLOCK_ALIGN);
     }
+    return status;
+}
+
+inlay_status_t inlay_issue_call(inlay_activation_t *m, struct inlay_delegate *delegate)
+{
+    inlay_command_t *c = inlay_items_command(m);
+    inlay_status_t status;
+    if (!c) return INLAY_OUT_OF_MEMORY;
+    c->kernel = NULL;
+    c->delegate = delegate;
+    c->parts = 1;
+    c->ns = 0;
+    delegate->activation->part_of = c;
+    m->n_delegated++;
+    status = submit(m, c);
+    if (status != INLAY_OK) m->n_delegated--;
     return status;
 }
 

@@ -91,6 +91,7 @@ inlay_command_t *inlay_items_command(inlay_activation_t *m)
     c->waits = c->is_dropped = c->on_caller = c->n_accesses = 0;
     c->successors = NULL;
     c->mates = NULL;
+    c->delegate = NULL;
     c->workspace = NULL;
     c->space = NULL;
     c->is_started = 0;

@@ -202,7 +202,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     cost = predicted(m, index, kernel);
     is_short = cost < m->config.hand_off_ns;
     now->ns = cost + INLAY_COMMAND_NS;
-    now->parts = is_short || inlay_leaves_host(kernel) ? 1 : m->config.parts;
+    now->parts = is_short || inlay_all_delegated(m) || inlay_leaves_host(kernel) ? 1 : m->config.parts;
     if (now->space) is_short = 0; /* waiting for a device is never short */
     if (!is_short) INLAY_TRY(inlay_poll(m));
     /* What the outside can see happens in order, and not at all behind a failure. */

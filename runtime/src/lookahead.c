@@ -15,6 +15,8 @@
  * mode. What is left is for the next call. So a chain costs what it costs there and a 64th more, and
  * independent work pays for its own discovery. Only when kernels run depends on it, never what they compute.
  *
+ * While delegates run calls on all other threads (delegate.c) there is nobody to run what is put off.
+ *
  * Kernels that gather to batches, callbacks and devices gain by being put off in any case: programs
  * with those look ahead without bounds. All of this is of the issuer but `is_beside` of a command. */
 #include "shared.h"
@@ -34,6 +36,7 @@ void inlay_lookahead_open(inlay_activation_t *m)
 
 int inlay_lookahead_pays(const inlay_activation_t *m)
 {
+    if (inlay_all_delegated(m)) return 0;
     return !m->is_paid || m->issuer.is_beside || m->issuer.credit > 0;
 }
 

@@ -61,7 +61,15 @@ typedef struct inlay_task {
     struct inlay_guard *guards;
     inlay_where_t where;      /* the calls around it, when it was detached */
     inlay_wait_t wait;
+    struct inlay_delegate *delegate; /* what runs the call; NULL: this activation */
+    uint32_t has_returned;           /* there, and its results are in the first slots */
 } inlay_task_t;
+
+/* What calls of a function took where delegates ran them; see delegate.c. */
+typedef struct inlay_call_time {
+    int64_t ns;      /* 0: not known */
+    uint32_t passed; /* calls that were not delegated for that */
+} inlay_call_time_t;
 
 /* What calls of an entry took in sequential and in parallel mode; see choice.c. */
 typedef struct inlay_choice {
@@ -104,9 +112,21 @@ struct inlay_activation {
     struct inlay_guard *free_guards;
     uint32_t n_tasks, n_suspended; /* the root not among the first */
     uint32_t has_futures;     /* some call of this run was detached */
+    struct inlay_delegate *delegates; /* all of them, whether in use or not */
+    uint32_t n_delegated;     /* whose commands are in flight */
+    inlay_call_time_t *call_times; /* of each function; NULL where no call is delegated */
+    struct inlay_delegate *(*open_delegate)(struct inlay_activation *m);
+    struct inlay_activation *parent;  /* of a delegate: whose calls it runs; else NULL */
+    const inlay_command_t *part_of;   /* of the parent: the call that it runs */
     inlay_status_t outcome;
     uint64_t steps;
 };
+
+/* Whether all other threads have calls to run. */
+static inline int inlay_all_delegated(const inlay_activation_t *m)
+{
+    return m->n_delegated && m->n_delegated + 1 >= (uint32_t)m->config.parts;
+}
 
 /* Take and leave the lock; nothing where there are no threads. */
 static inline void inlay_lock(const inlay_activation_t *m)
@@ -158,6 +178,8 @@ void inlay_task_close(inlay_activation_t *m);
 inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *callee,
                              const inlay_compound_t *closure, const inlay_slot_t *arguments, uint32_t n);
 void inlay_task_free(inlay_activation_t *m, inlay_task_t *task);
+/* The effects that results of a task which are not there yet may have. */
+uint8_t inlay_task_effects_to_come(const inlay_task_t *task);
 /* Put a task behind the suspended ones; whether no suspended one is before it in the program. */
 void inlay_task_suspend(inlay_activation_t *m, inlay_task_t *task);
 int inlay_task_is_first(const inlay_activation_t *m, const inlay_task_t *task);

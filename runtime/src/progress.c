@@ -19,6 +19,8 @@ inlay_command_t *inlay_progress_take(inlay_activation_t *m, int is_caller)
         c = inlay_queue_pop(&shared->starts);
         if (!c && is_caller) c = inlay_queue_pop(&shared->own);
         if (!c) c = inlay_queue_pop(&shared->ready);
+        if (!c) c = inlay_queue_pop(&shared->calls);
+        if (c) c->by_caller = (uint32_t)is_caller;
         return c || !shared->is_waiting ? c : take_alone(m);
     }
     while ((c = inlay_queue_pop(&shared->own))) inlay_queue_push(&shared->ready, c);
@@ -114,14 +116,17 @@ inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
 }
 
 /* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
- * it was answered. */
-static int ask(inlay_activation_t *m)
+ * it was answered; and a delegate, whether anybody wants what it runs. */
+static int ask(const inlay_activation_t *m)
 {
+    const inlay_activation_t *of;
     int answer;
     if (m->issuer.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
-    inlay_lock(m);
-    answer = m->shared->asked;
-    inlay_unlock(m);
+    of = m->parent ? m->parent : m;
+    inlay_lock(of);
+    answer = of->shared->asked;
+    if (m->parent && m->part_of->is_dropped) answer = 1;
+    inlay_unlock(of);
     return answer;
 }
 
@@ -134,7 +139,7 @@ inlay_status_t inlay_progress(inlay_activation_t *m, uint32_t ends)
 
 inlay_status_t inlay_progress_settle(inlay_activation_t *m)
 {
-    while (m->issuer.in_flight && !inlay_lookahead_pays(m)) {
+    while (m->issuer.in_flight > m->n_delegated && !inlay_lookahead_pays(m)) {
         INLAY_TRY(inlay_order_stop(m));
         if (!advance(m, 0)) break;
     }

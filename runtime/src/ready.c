@@ -7,6 +7,7 @@ void inlay_ready_add(inlay_activation_t *m, inlay_command_t *c)
     c->state = COMMAND_READY;
     if (inlay_ready_ends_itself(m, c)) inlay_queue_push(&m->shared->starts, c);
     else if (c->on_caller) inlay_queue_push(&m->shared->own, c);
+    else if (c->delegate) inlay_queue_push(&m->shared->calls, c);
     else if (inlay_gathers(c->kernel) && !c->is_dropped) inlay_gather_add(m, c);
     else inlay_queue_push(&m->shared->ready, c);
 }
@@ -18,7 +19,7 @@ int inlay_ready_ends_itself(const inlay_activation_t *m, const inlay_command_t *
 
 int inlay_ready_any(const inlay_activation_t *m)
 {
-    return m->shared->starts.first || m->shared->ready.first;
+    return m->shared->starts.first || m->shared->ready.first || m->shared->calls.first;
 }
 
 int inlay_ready_start_behind(const inlay_activation_t *m, const inlay_command_t *before,

@@ -1,5 +1,5 @@
 /* Suspended tasks: which of them goes on, until all have returned or wait. Of the issuer alone. */
-#include "machine.h"
+#include "delegate.h"
 
 #include <string.h>
 
@@ -15,6 +15,8 @@ static int is_ready(inlay_activation_t *m, const inlay_task_t *task)
     const inlay_wait_t *wait = &task->wait;
     size_t begin;
     if (!is_needed(m, task)) return 0;
+    if (task->delegate) return !task->delegate->is_running;
+    if (task->has_returned) return 1;
     if (wait->future) return (int)wait->future->label;
     if (wait->alone) return inlay_task_is_first(m, task);
     if (!wait->storage) return 1;
@@ -45,6 +47,7 @@ static void abandon(inlay_activation_t *m, inlay_task_t *task)
     inlay_order_leave(m, task->place);
     while (task) {
         inlay_task_t *caller = task->caller;
+        inlay_delegate_abandon(task);
         if (task != &m->root) inlay_task_free(m, task);
         task = caller;
     }
@@ -110,7 +113,8 @@ inlay_turn_t inlay_resume(inlay_activation_t *m)
         inlay_status_t status;
         inlay_task_t *task;
         if (!m->task) return turn;
-        status = inlay_vm_run(m);
+        if (m->task->delegate) inlay_delegate_end(m, m->task);
+        status = m->task->has_returned ? INLAY_OK : inlay_vm_run(m);
         task = m->task;
         if (status == INLAY_SUSPENDED && task->caller) {
             status = inlay_task_detach(m);

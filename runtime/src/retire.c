@@ -1,5 +1,5 @@
 /* Retirement of commands that are done: what they held is given back, and failures are noted. */
-#include "machine.h"
+#include "delegate.h"
 
 static void retire(inlay_activation_t *m, inlay_command_t *c)
 {
@@ -29,6 +29,10 @@ static void retire(inlay_activation_t *m, inlay_command_t *c)
         inlay_order_note(m, c->status, c->place, c->number, &c->where, c->error ? c->error : &unknown);
     }
     if (c->error) m->host->release(m->host->user, c->error, sizeof *c->error, 64);
+    if (c->delegate) {
+        c->delegate->is_running = 0;
+        m->n_delegated--;
+    }
     inlay_order_leave(m, c->place);
     inlay_items_free_command(m, c);
 }

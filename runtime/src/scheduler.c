@@ -101,7 +101,7 @@ inlay_status_t inlay_scheduler_end(inlay_activation_t *m, inlay_status_t status)
     int is_given_up = status == INLAY_CANCELLED || status == INLAY_DEADLINE;
     if (is_given_up) {
         inlay_order_note(m, status, &issuer->first, 0, NULL, error);
-        inlay_order_drop(m, 1);
+        inlay_order_drop(m, 1); /* delegates hear of it */
     }
     m->error = &unheard;
     while (issuer->in_flight) {

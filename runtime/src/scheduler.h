@@ -27,6 +27,7 @@
  *   choice.c     whether a call runs as in sequential mode, without any of what follows
  *   role.c       what threads do: issue, help, wait
  *   resume.c     which suspended task goes on
+ *   delegate.c   calls that run whole on other threads
  *   issue.c      a command is made and submitted
  *   progress.c   what an issuer does that has to wait
  *   retire.c     a command that is done gives back what it held
@@ -118,6 +119,8 @@ inlay_status_t inlay_poll(struct inlay_activation *m);
 inlay_status_t inlay_issue_kernel(struct inlay_activation *m, uint32_t kernel,
                                   const inlay_slot_t *tensors, const int64_t *ints, int64_t parts,
                                   size_t workspace_bytes);
+/* Issue a call that a delegate runs. */
+inlay_status_t inlay_issue_call(struct inlay_activation *m, struct inlay_delegate *delegate);
 /* Issue a copy, or make it now where nothing is pending and it is short. */
 inlay_status_t inlay_issue_copy(struct inlay_activation *m, inlay_storage_t *to, uint8_t *at,
                                 inlay_storage_t *from, const uint8_t *source, size_t bytes);

@@ -40,6 +40,7 @@ struct inlay_shared {
     inlay_activation_t *activation;
     inlay_queue_t starts;           /* ready, and to be started on devices */
     inlay_queue_t ready, own, done; /* ready: for any thread; own: for that of the call */
+    inlay_queue_t calls;            /* ready, and run by delegates */
     inlay_batcher_t alone, *batcher; /* batcher: alone, or that of several activations */
     uint32_t is_waiting;            /* batches may be run */
     uint32_t n_started;             /* commands that devices have */

@@ -118,6 +118,8 @@ inlay_task_t *inlay_task_new(inlay_activation_t *m, const inlay_function_t *call
     task->future = NULL;
     task->where.depth = 0;
     memset(&task->wait, 0, sizeof task->wait);
+    task->delegate = NULL;
+    task->has_returned = 0;
     m->n_tasks++;
     return task;
 }
@@ -156,8 +158,8 @@ int inlay_task_is_late(inlay_activation_t *m)
     return m->config.mode == INLAY_REPLAY && inlay_order_random(m) % 2;
 }
 
-/* What results that are not there yet may hold: of a call without effects, only cells of its own. */
-static uint8_t effects_to_come(const inlay_task_t *task)
+/* Of a call without effects, they hold only cells of its own. */
+uint8_t inlay_task_effects_to_come(const inlay_task_t *task)
 {
     const inlay_function_t *callee = task->callee;
     uint32_t i;
@@ -177,7 +179,7 @@ inlay_status_t inlay_task_detach(inlay_activation_t *m)
     for (t = caller; t; t = t->caller) t->place = behind;
     m->issuer.place = behind;
     task->future->label = 0;
-    task->future->header.effects = effects_to_come(task);
+    task->future->header.effects = inlay_task_effects_to_come(task);
     task->future->header.count = 1 + task->n_results;
     for (i = 0; i < task->n_results; i++) {
         task->future->items[i].tag = KIND_EMPTY;

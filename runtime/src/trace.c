@@ -15,7 +15,7 @@ static inlay_event_t event_of(const inlay_activation_t *m, uint32_t kind, int64_
     inlay_event_t event;
     memset(&event, 0, sizeof event);
     event.kind = kind;
-    event.call = m;
+    event.call = m->parent ? m->parent : m;
     event.begin = begin;
     event.end = inlay_trace_now(m);
     event.name = name.at;
@@ -79,7 +79,7 @@ void inlay_trace_memory(const inlay_activation_t *m)
 {
     inlay_event_t event;
     uint32_t i;
-    if (!m->host->event) return;
+    if (!m->host->event || m->parent) return;
     event = event_of(m, INLAY_EVENT_MEMORY, inlay_trace_now(m), NO_NAME);
     event.value = (int64_t)m->heap.used_bytes;
     m->host->event(m->host->user, &event);

@@ -3,7 +3,7 @@
  *
  * In the loop: f is the function, pc the instruction, base its first slot, sp the first free
  * slot, top the newest call record. The current segment is m->current. */
-#include "machine.h"
+#include "delegate.h"
 #include "opcodes.h"
 
 #include <string.h>
@@ -394,7 +394,7 @@ again:
             if (!task) goto call;
             save(m, f, record.pc, base, sp, top);
             begin_task(m, task, closure, n);
-            if (inlay_task_is_late(m)) {
+            if (inlay_task_is_late(m) || inlay_delegate_begin(m)) {
                 status = inlay_task_detach(m);
                 if (status != INLAY_OK) return status;
             }

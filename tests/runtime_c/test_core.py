@@ -118,7 +118,7 @@ def flow_files(folder: Path, seeds: range, *, cells: bool = False) -> list[Path]
     return write(folder, [writer.to_bytes(FlowGenerator(s, cells=cells).program_of()) for s in seeds])
 
 
-@pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("replay", 1), ("replay", 2)])
+@pytest.mark.parametrize(("mode", "seed"), [("parallel", 0), ("parallel", 1), ("replay", 1), ("replay", 2)])
 def test_tasks_under_sanitizers(driver, tmp_path, mode, seed):
     files = flow_files(tmp_path, range(6000, 6150))
     lines = drive(driver, files, mode=mode, seed=seed, is_flow=True)
