@@ -101,12 +101,12 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
     if isinstance(d.cls.emit, Stream) and patterns.patterns:
         if is_right:
             yield SEQUENCES
-            yield _sequences(backend, -(-trials // _FEWER), seed)
+            yield check_sequences(backend, -(-trials // _FEWER), seed)
         yield "instructions"
         yield from _unused(backend, trials, seed)
 
 
-def _sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
+def check_sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
     """Check streams of several matches, each of which is right by itself."""
     patterns, taken, streams, kept, drawn = backend.patterns(()), 0, 0, 0, 0
     failed: list[tuple[Sample, str]] = []

@@ -61,7 +61,7 @@ def module_of(graph: Callable[[Program], str]) -> Module:
     return parse_module(program.text(graph(program)), table())
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_plans_are_as_good_as_the_best_in_every_order_of_declaration(graph: Callable[[Program], str]) -> None:
     module, times = module_of(graph), set[float]()
