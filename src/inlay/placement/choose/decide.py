@@ -112,16 +112,20 @@ def decide(
     if asks and outcome is not None and not first and len(board.devices) > 1:
         depends = _depends(made, sets, maker.sizes, outcome, worth)
     if outcome is None:
-        unbounded = optimise(replace(problem, capacity=()))
-        if unbounded is None:  # no links lead there: inference says which value cannot get where
-            return None
-        raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
+        _refuse(problem, graph, operations, maker)
+        return None
     _make_facts(graph, maker, operations, outcome)
-    units = tuple(maker.units)
+    units, offered = tuple(maker.units), tuple(located)
     sizes, iterations = maker.sizes, maker.iterations
-    return Decision(
-        tuple(operations), units, problem, outcome, sizes, iterations, depends, tuple(located), own
-    )
+    return Decision(tuple(operations), units, problem, outcome, sizes, iterations, depends, offered, own)
+
+
+def _refuse(problem: Problem, graph: Graph, operations: Sequence[Operation], maker: ProblemMaker) -> None:
+    """Raise what keeps every plan from the memories, where that is their capacity."""
+    unbounded = optimise(replace(problem, capacity=()))
+    if unbounded is None:  # no links lead there: inference says which value cannot get where
+        return
+    raise _over_capacity(problem, unbounded.assignment, graph.machine, operations, maker.units)
 
 
 def _moving(
