@@ -10,10 +10,11 @@ and whoever asks must refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import permutations
 from typing import NamedTuple
 
 from inlay.arith.bounds import bounds
-from inlay.arith.expr import Int, Sym, lit, substitute, symbols, to_int
+from inlay.arith.expr import Int, Min, Sym, ceildiv, coefficient, lit, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Load
@@ -121,6 +122,7 @@ def ranges(loops: Iterable[For]) -> dict[Sym, tuple[Int, Int]]:
 def hull(e: Int, inner: Ranges) -> Interval | None:
     """Return the interval of an index while the loops of `inner` run; None when it has none."""
     strides: list[tuple[int, Int]] = []
+    e, inner = _whole_loops(e, inner)
     lo = e
     for monomial, c in e.terms:
         if len(monomial) == 1 and type(monomial[0]) is Sym:
@@ -149,6 +151,45 @@ def hull(e: Int, inner: Ranges) -> Interval | None:
         dense = dense and (reach is not None and reach >= 0)
         span = span + (extent - 1) * stride
     return Interval(lo, span, dense)
+
+
+def _whole_loops(e: Int, inner: Ranges) -> tuple[Int, Ranges]:
+    """Return an index over fewer loops: two that together count to a number are one.
+
+    A loop that was split and clipped, `o in 0..ceil(n / size)` and inside it `i in 0..min(size, n - size*o)`,
+    takes with `size*o + i` each value below n once.
+    """
+    found = dict(inner)
+    for sym, (first, extent) in inner.items():
+        whole = _clipped(extent, found) if first == 0 else None
+        if whole is None:
+            continue
+        outer, size, n = whole
+        stride = coefficient(e, sym)
+        if stride is None or coefficient(e, outer) != stride * size:
+            continue
+        others = (end for s, r in found.items() if s not in (sym, outer) for end in r)
+        if any(outer in symbols(end) for end in others):
+            continue
+        e = e - to_int(outer) * (stride * size)
+        del found[outer]
+        found[sym] = (first, n)
+    return e, found
+
+
+def _clipped(extent: Int, inner: Ranges) -> tuple[Sym, int, Int] | None:
+    """Return `o`, `size` and `n` of an extent `min(size, n - size*o)` where `o` counts all steps of n."""
+    atoms = [a for monomial, c in extent.terms for a in monomial if c == 1]
+    if len(extent.terms) != 1 or len(atoms) != 1 or not isinstance(atoms[0], Min):
+        return None
+    for o in symbols(extent):
+        for size, rest in permutations(atoms[0].args, 2):
+            if o not in inner or size.value is None or coefficient(rest, o) != -size.value:
+                continue
+            n = rest + to_int(o) * size.value
+            if o not in symbols(n) and inner[o] == (0, ceildiv(n, size)) and len(atoms[0].args) == 2:
+                return o, size.value, n
+    return None
 
 
 def joined(x: Interval, y: Interval) -> Interval | None:

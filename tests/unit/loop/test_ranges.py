@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlay.arith.expr import Int, Sym, evaluate, fresh, lit, maximum, minimum, to_int
+from inlay.arith.expr import Int, Sym, ceildiv, evaluate, fresh, lit, maximum, minimum, to_int
 from inlay.loop.deps import hull
 from inlay.loop.ranges import Bounds
 
@@ -18,6 +18,7 @@ LOOPS: list[dict[Sym, tuple[Int, Int]]] = [
     {ROW: (lit(0), to_int(N)), COL: (lit(0), lit(4))},
     {ROW: (lit(0), to_int(N) // 4), COL: (lit(0), lit(4))},
     {ROW: (to_int(N) // 4, lit(2)), COL: (to_int(ROW), to_int(M))},
+    {ROW: (lit(0), lit(3)), COL: (lit(0), minimum(lit(4), 10 - 4 * to_int(ROW)))},
 ]
 
 
@@ -87,3 +88,11 @@ def test_hull_is_what_the_inner_loops_sweep(e: Int, loops: dict[Sym, tuple[Int, 
         assert values <= set(swept)
         if found.dense:
             assert values == set(swept)
+
+
+def test_a_loop_that_was_split_and_clipped_sweeps_what_it_did_as_one():
+    n, row = to_int(N), to_int(ROW)
+    loops = {ROW: (lit(0), ceildiv(n, 4)), COL: (lit(0), minimum(lit(4), n - 4 * row))}
+    assert hull(8 * row + 2 * to_int(COL) + 1, loops) == (lit(1), 2 * n - 1, False)
+    assert hull(4 * row + to_int(COL), loops) == (lit(0), n, True)
+    assert hull(3 * row + to_int(COL), loops) != (lit(0), n, True)
