@@ -5,12 +5,14 @@
 // CHECK-LABEL: fn main<
 // CHECK:         concat{axis=1}(past, x)
 // CHECK-LABEL: fn main.grow<
-// CHECK-SAME:    (past: Tensor[1, n{{[_0-9]*}}, 4, f32], wide_rows: Tensor[n{{[_0-9]*}}, 1, 2, f32]
+// CHECK:         past: Tensor[1, n{{[_0-9]*}}, 4, f32]
+// CHECK:         wide_rows: Tensor[n{{[_0-9]*}}, 1, 2, f32]
 // CHECK:         [[P:[a-z_0-9]+]]: {{.*}} = extend{axis=1}(past, x)
-// CHECK:         [[R:rows[_0-9]*]]: {{.*}} = transpose{perm=[2, 0, 1]}(y)
+// CHECK:         [[R:rows[_0-9]*]]: {{.*}} = reshape(y, shape(1, 1, 2))
 // CHECK:         [[W:[a-z_0-9]+]]: {{.*}} = extend(wide_rows, [[R]])
 // CHECK:         concat(seen, x)
-// CHECK:         ([[P]], [[W]],
+// CHECK:         [[P]],
+// CHECK-NEXT:    [[W]],
 // CHECK:       entry main("past", "wide", "seen", "x", "y") -> ("a", "b", "c", "d") grows("past", "a", 1) grows("wide", "b", 2) in main.grow;
 // CHECK-NEXT:  entry main.grow("past", "wide", "seen", "x", "y") -> ("a", "b", "c", "d");
 fn main<n, m>(
