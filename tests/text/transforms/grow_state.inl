@@ -14,7 +14,7 @@
 // CHECK:         [[P]],
 // CHECK-NEXT:    [[W]],
 // CHECK:       entry main("past", "wide", "seen", "x", "y") -> ("a", "b", "c", "d") grows("past", "a", 1) grows("wide", "b", 2) in main.grow;
-// CHECK-NEXT:  entry main.grow("past", "wide", "seen", "x", "y") -> ("a", "b", "c", "d");
+// CHECK:       entry main.grow("past", "wide", "seen", "x", "y") -> ("a", "b", "c", "d");
 fn main<n, m>(
   past: Tensor[1, n, 4, f32], wide: Tensor[1, 2, n, f32], seen: Tensor[m, 1, 4, f32],
   x: Tensor[1, 1, 4, f32], y: Tensor[1, 2, 1, f32]
