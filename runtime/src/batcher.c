@@ -75,6 +75,14 @@ static int lacks(const inlay_batcher_t *batcher)
     return batcher->n_carriers < batcher->threads && has_work(batcher);
 }
 
+/* With the lock of the batcher: so many visits of a call have ended. */
+static void end_visits(const inlay_batcher_t *batcher, inlay_shared_t *shared, uint32_t visits)
+{
+    shared->n_visits -= visits;
+    if (visits && !shared->n_visits && batcher->n_leaving)
+        batcher->host->threads->wake(batcher->host->user, batcher->lock);
+}
+
 int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
@@ -82,14 +90,10 @@ int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits)
     int has_more;
     if (!inlay_batcher_is_common(m)) return 0;
     lock(batcher);
-    shared->n_visits -= visits;
-    if (!shared->n_visits) {
-        if (visits && batcher->n_leaving)
-            batcher->host->threads->wake(batcher->host->user, batcher->lock);
-        if (shared->is_joined && !shared->is_still && is_still(shared)) {
-            shared->is_still = 1;
-            batcher->n_still++;
-        }
+    end_visits(batcher, shared, visits);
+    if (!shared->n_visits && shared->is_joined && !shared->is_still && is_still(shared)) {
+        shared->is_still = 1;
+        batcher->n_still++;
     }
     has_more = has_work(batcher);
     unlock(batcher);
@@ -186,6 +190,20 @@ void inlay_batcher_rest(inlay_batcher_t *batcher)
     inlay_unlock(m);
 }
 
+/* With the lock of the batcher: nobody needs to go on with a call that has ended; there may be no thread
+ * that would, and it waits for its visits. */
+static void withdraw_visit(inlay_batcher_t *batcher, inlay_shared_t *shared)
+{
+    inlay_shared_t *before = NULL, *each = batcher->first_visit;
+    if (!shared->is_to_visit) return;
+    for (; each != shared; each = each->next_visit) before = each;
+    if (before) before->next_visit = shared->next_visit;
+    else batcher->first_visit = shared->next_visit;
+    if (batcher->last_visit == shared) batcher->last_visit = before;
+    shared->is_to_visit = 0;
+    shared->n_visits--;
+}
+
 void inlay_batcher_leave(inlay_activation_t *m)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
@@ -195,6 +213,7 @@ void inlay_batcher_leave(inlay_activation_t *m)
     if (!inlay_batcher_is_common(m) || !m->shared->is_joined) return;
     lock(batcher);
     m->shared->is_joined = 0;
+    withdraw_visit(batcher, m->shared);
     batcher->n_still -= m->shared->is_still;
     m->shared->is_still = 0;
     is_last = !--batcher->n_calls;
@@ -246,8 +265,8 @@ uint32_t inlay_batcher_put(inlay_batcher_t *batcher, const inlay_visits_t *visit
         inlay_shared_t *shared = visits->at[i]->shared;
         if (visits->at[i] == own) {
             n_own++;
-        } else if (shared->is_to_visit) { /* which will find what this batch has ended, too */
-            shared->n_visits--;
+        } else if (shared->is_to_visit || !shared->is_joined) {
+            end_visits(batcher, shared, 1); /* another one will find what this batch has ended, or it was found */
         } else {
             shared->is_to_visit = 1;
             shared->next_visit = NULL;

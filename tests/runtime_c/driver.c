@@ -5,8 +5,9 @@
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
  * for LIMIT, LIMIT + 1, ... until a run asks for less. MODE is that of inlay_mode_t; in parallel mode
- * callbacks run on the workers of a pool, and with a SEED there is no race detector, so that whole calls do. With FLOW, callbacks are those of generate_flow.py; with
- * FLOW 2 a device of another thread ends them later, in any order. In builds
+ * callbacks run on the workers of a pool, and with a SEED there is no race detector, so that whole calls
+ * do. With FLOW, callbacks are those of generate_flow.py; with FLOW 2 a device of another thread ends them
+ * later, in any order. In builds
  * with the race detector, KIND says how a plan is made wrong the NTH time that it can be; then the
  * line begins with "spoiled". With MAPS native code is there; 2 asks the system for what it needs, 3
  * refuses, and 1 does not ask. Whatever the file holds, this must neither
@@ -377,7 +378,6 @@ static uint8_t *read_file(const char *path, size_t *bytes)
     return data;
 }
 
-/* One device: the one that the host plays. */
 static int64_t now(void *user)
 {
     struct timespec time;
@@ -386,6 +386,7 @@ static int64_t now(void *user)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+/* One device: the one that the host plays. */
 static const inlay_driver_t *find_driver(void *user, const char *name, size_t bytes)
 {
     (void)user;

@@ -64,8 +64,8 @@ def allocated(f: FunctionBuilder) -> int:
     return f.emit("ALLOCATE", "host", "i64", 1) - 1
 
 
-def run(folder: Path, fault: int) -> subprocess.CompletedProcess[str]:
-    """Run the program with a planted fault; 0 for none."""
+def run(folder: Path, fault: int, threads: int = 3) -> subprocess.CompletedProcess[str]:
+    """Run the program with a planted fault, 0 for none, and so many threads for all calls."""
     try:
         made = together()
     except NoSanitizerError as failure:
@@ -73,7 +73,7 @@ def run(folder: Path, fault: int) -> subprocess.CompletedProcess[str]:
     file = folder / "turns.inlay"
     file.write_bytes(program())
     environment = {"TSAN_OPTIONS": "halt_on_error=1"}
-    command = [made, file, str(fault)]
+    command = [made, file, str(fault), str(threads)]
     ran = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=120, env=environment, errors="replace"
     )
@@ -82,8 +82,9 @@ def run(folder: Path, fault: int) -> subprocess.CompletedProcess[str]:
     return ran
 
 
-def test_calls_that_meet(tmp_path: Path) -> None:
-    ran = run(tmp_path, 0)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_calls_that_meet(tmp_path: Path, threads: int) -> None:
+    ran = run(tmp_path, 0, threads)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
     assert ran.stdout == "wrong 0, given up some, batches some\n"
 

@@ -1,10 +1,11 @@
 /* Calls that run kernels together, from several threads, under the thread sanitizer.
  *
- *     together FILE FAULT
+ *     together FILE FAULT THREADS
  *
  * CALLERS threads call the first entry of a file CALLS times each, with activations of their own that
  * share a batcher, and hold the results against those of a sequential activation. Some are given up on the
- * way. FAULT 1 plants a lock of the batcher that locks nothing, 2 such locks of the activations: the
+ * way. With one thread for all there are no workers, and the calls begin together, so that nobody comes later
+ * who would do what was left undone. FAULT 1 plants a lock of the batcher that locks nothing, 2 such locks of the activations: the
  * sanitizer must see that. Kernels are here and no native code, so that their accesses are seen as well. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -27,6 +28,7 @@ static inlay_posix_t *posix;
 static const inlay_module_t *module;
 static inlay_config_t config;
 static int fault, batches;
+static pthread_barrier_t round_begins;
 static void *batcher_lock;
 static _Thread_local int polls; /* until the call of this thread is given up; 0 for never */
 static _Thread_local int polled;
@@ -64,6 +66,7 @@ static int64_t mix(void *const *buffers, const int64_t *ints, int64_t part, int6
     const int64_t *x = buffers[0];
     int64_t *y = buffers[1], i;
     (void)ints;
+    if (config.parts == 1) usleep(1); /* so that calls overlap */
     for (i = part; i < WIDTH; i += parts) y[i] = (x[i] * 3 + x[(i + 1) % WIDTH]) % 1009;
     return 0;
 }
@@ -160,12 +163,13 @@ static void *work(void *argument)
     alone.mode = INLAY_SEQUENTIAL;
     alone.batcher = NULL;
     by_itself = activation(c->host, &alone);
-    for (i = 0; i < CALLS; i++) {
+    for (i = 0; i < (config.parts == 1 ? 3 * CALLS : CALLS); i++) {
         const int64_t seed = c->seed + i * 31;
         polls = 0;
         call(by_itself, c->host, seed, expected);
         polls = i % 8 == 3 ? (int)(i % 5) + 1 : 0;
         polled = 0;
+        if (config.parts == 1) pthread_barrier_wait(&round_begins);
         if (!call(together, c->host, seed, y)) c->given_up++;
         else c->wrong += memcmp(y, expected, sizeof y) != 0;
         if (inlay_activation_live(together)) c->wrong++;
@@ -187,11 +191,13 @@ int main(int argc, char **argv)
     inlay_error_t error;
     size_t bytes;
     int i, wrong = 0, given_up = 0;
-    if (argc < 3) return 2;
+    if (argc < 4) return 2;
     alarm(100);
     fault = atoi(argv[2]);
     data = inlay_posix_map_file(argv[1], &bytes);
-    posix = inlay_posix_open(3);
+    config.parts = atoi(argv[3]);
+    posix = inlay_posix_open((int)config.parts);
+    pthread_barrier_init(&round_begins, NULL, CALLERS);
     memset(&host, 0, sizeof host);
     threads.open = lock_open, threads.lock = lock_take, threads.unlock = lock_give, threads.wait = lock_wait;
     host.user = posix;
@@ -207,7 +213,6 @@ int main(int argc, char **argv)
     give_code(opened);
     module = opened;
     if (inlay_batcher_create(module, &host, &batcher) != INLAY_OK || !batcher) return 2;
-    config.parts = 3;
     config.mode = INLAY_PARALLEL;
     config.hand_off_ns = 1000;
     config.checks = 1;
@@ -225,6 +230,7 @@ int main(int argc, char **argv)
     inlay_batcher_destroy(batcher);
     inlay_module_close(opened);
     inlay_posix_close(posix);
+    pthread_barrier_destroy(&round_begins);
     printf("wrong %d, given up %s, batches %s\n", wrong, given_up ? "some" : "none", batches ? "some" : "none");
     return wrong != 0;
 }
