@@ -57,10 +57,6 @@ static void run_delegated(inlay_delegate_t *d, int is_caller)
     inlay_task_root(m, d->function);
     d->status = inlay_vm_run(m);
     d->ns = m->host->now(m->host->user) - begin;
-    if (!is_caller || (d->status != INLAY_CANCELLED && d->status != INLAY_DEADLINE)) return;
-    inlay_lock(m->parent);
-    m->parent->shared->asked = d->status == INLAY_DEADLINE ? INLAY_DEADLINE : 1;
-    inlay_unlock(m->parent);
 }
 
 static inlay_delegate_t *open_delegate(inlay_activation_t *m)
@@ -282,9 +278,12 @@ static inlay_status_t run_structured(inlay_activation_t *m, const inlay_entry_t 
     return INLAY_OK;
 }
 
-/* What follows every call, whatever came of it. */
+/* What follows every call, whatever came of it. A delegate that failed, or that nobody wanted, still has what
+ * it made: the next call counts from nothing. */
 static inlay_status_t leave(inlay_activation_t *m, inlay_status_t status)
 {
+    const inlay_delegate_t *d;
+    for (d = m->delegates; d; d = d->next) leave(d->activation, status);
     if (m->heap.live) inlay_heap_sweep(&m->heap);
     inlay_stack_trim(m);
     m->error = NULL;

@@ -84,7 +84,7 @@ static inlay_storage_t *lend(copy_t *copy, inlay_storage_t *storage, const inlay
 static inlay_storage_t *adopt(copy_t *copy, inlay_storage_t *storage)
 {
     inlay_storage_t *ours;
-    if (!storage->owned || storage->space) return NULL;
+    if (storage->owned != STORAGE_OWNED || storage->space) return NULL;
     if (copy->delegate->n_borrowed == INLAY_MOST_BORROWED) return NULL;
     ours = inlay_heap_adopt(copy->to, copy->from, storage);
     if (ours) note(copy->delegate, ours, storage);

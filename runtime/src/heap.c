@@ -145,7 +145,7 @@ inlay_storage_t *inlay_heap_adopt(inlay_heap_t *heap, inlay_heap_t *from, inlay_
     if (!made) return NULL;
     made->capacity = storage->capacity;
     made->align = storage->align;
-    made->owned = 1;
+    made->owned = STORAGE_OWNED;
     heap->used_bytes += storage->capacity;
     heap->made++;
     inlay_heap_asked(heap, storage->bytes);

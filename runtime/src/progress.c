@@ -116,16 +116,19 @@ inlay_status_t inlay_give_up(inlay_activation_t *m, int answer)
 }
 
 /* What host.poll answers; not 0: the call is to end. Other threads than that of the call learn what
- * it was answered; and a delegate, whether anybody wants what it runs. */
+ * it was answered; and a delegate, on any thread, whether anybody wants what it runs. */
 static int ask(const inlay_activation_t *m)
 {
-    const inlay_activation_t *of;
-    int answer;
-    if (m->issuer.is_caller) return m->host->poll ? m->host->poll(m->host->user) : 0;
-    of = m->parent ? m->parent : m;
+    const inlay_activation_t *of = m->parent ? m->parent : m;
+    int answer = 0;
+    if (m->issuer.is_caller) {
+        answer = m->host->poll ? m->host->poll(m->host->user) : 0;
+        if (!m->parent) return answer;
+    }
     inlay_lock(of);
-    answer = of->shared->asked;
-    if (m->parent && m->part_of->is_dropped) answer = 1;
+    if (answer) of->shared->asked = answer;
+    else answer = of->shared->asked;
+    if (m->parent && m->part_of->is_dropped && !answer) answer = 1;
     inlay_unlock(of);
     return answer;
 }
