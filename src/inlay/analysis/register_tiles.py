@@ -32,6 +32,10 @@ MAX_ROWS = 8
 4 KB do, and a cache has eight or more ways (196 x 256 x 1024 on Zen 4: 91 GFLOP/s with 14 rows, 116
 with 7, of 117)."""
 MAX_VECTORS = 8
+DOT_ROWS = 16
+"""Rows of one vector of sums of many dot products, where half of the registers hold them: eight sums only
+just cover the cycles that each waits for the one before it (32 x 32 x 16 to 16, 3 x 3, VNNI on Zen 5: 6.9 us
+with 8 rows, 6.2 with 16)."""
 PANEL_VECTOR = 2
 """Instructions that loading a vector of the panel counts as. 16 x 768 x 768 in tiles of 8 x 3 takes 0.89
 of the time of 6 x 4 and 4 x 4, 64 x 768 x 3072 0.83; with AVX2 nothing changes by more than 2 %."""
@@ -44,9 +48,16 @@ MASKED_GROUPS = 2.0
 """As many where groups of narrow integers are summed: all that its lanes do is masked."""
 
 
-def most_rows(vectors: int, registers: int) -> int:
-    """Return how many rows of a tile fit the registers, with a row of the panel and a broadcast."""
-    return min(MAX_ROWS, max(1, (registers - vectors - 1) // vectors))
+def most_rows(vectors: int, registers: int, *, dots: bool = False) -> int:
+    """Return how many rows of a tile fit the registers, with a row of the panel and a broadcast.
+
+    Args:
+        vectors: of columns.
+        registers: for sums and factors.
+        dots: whether many dot products are summed (`DOT_ROWS`).
+    """
+    limit = DOT_ROWS if dots and vectors == 1 and registers >= 2 * DOT_ROWS else MAX_ROWS
+    return min(limit, max(1, (registers - vectors - 1) // vectors))
 
 
 def step_cost(rows: int, vectors: int) -> int:
@@ -55,12 +66,18 @@ def step_cost(rows: int, vectors: int) -> int:
 
 
 @cache
-def heights(rows: int, vectors: int, registers: int) -> tuple[int, ...]:
+def heights(rows: int, vectors: int, registers: int, *, dots: bool = False) -> tuple[int, ...]:
     """Return the rows of the tiles that cover a number of rows at the least cost.
 
     Two sizes at most, falling; the first covers all but the last tile. Of equals, one size.
+
+    Args:
+        rows: of a line.
+        vectors: of columns.
+        registers: for sums and factors.
+        dots: whether many dot products are summed (`DOT_ROWS`).
     """
-    most = most_rows(vectors, registers)
+    most = most_rows(vectors, registers, dots=dots)
     options = [(h, rows % h) if rows % h else (h,) for h in range(1, min(most, max(rows, 1)) + 1)]
     return min(options, key=lambda sizes: (_cover(rows, sizes, vectors), len(sizes), -sizes[0]))
 

@@ -34,6 +34,13 @@ def test_rows_are_covered_at_the_least_cost() -> None:
     assert heights(0, 2, 32) == (1,)
 
 
+def test_dot_products_of_one_vector_have_more_rows_where_registers_are_plenty() -> None:
+    assert most_rows(1, 32, dots=True) == 16
+    assert heights(32, 1, 32, dots=True) == (16,)
+    assert heights(32, 1, 16, dots=True) == heights(32, 1, 16) == (8,)
+    assert heights(32, 2, 32, dots=True) == heights(32, 2, 32)
+
+
 def test_a_step_of_few_accumulators_takes_as_long_as_one_of_many() -> None:
     assert step_cost(1, 1) - step_cost(8, 1) == -7
     assert step_cost(6, 4) == 38

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TypeGuard
 
 from inlay.analysis.register_tiles import heights, most_rows, panel_width
@@ -50,6 +51,7 @@ from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
 from inlay.loop.stmt import Block, IterKind, LoopKind
 from inlay.loop.walk import loads_of, stores_of
+from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
@@ -101,7 +103,7 @@ MIN_PARALLEL_PANELS = 4
 
 
 def row_tiles(
-    target: Target, dtype: DType, panel: int, rows: Int, registers: int | None = None
+    target: Target, dtype: DType, panel: int, rows: Int, registers: int | None = None, *, dots: bool = False
 ) -> tuple[int, ...]:
     """Return the rows of the tiles that cover so many rows.
 
@@ -111,11 +113,12 @@ def row_tiles(
         panel: columns of a tile.
         rows: of a line.
         registers: for sums and factors; None for all that there are.
+        dots: whether many dot products are summed.
     """
     registers = target.vector_registers if registers is None else registers
     vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
     if rows.value is not None:
-        return heights(rows.value, vectors, registers)
+        return heights(rows.value, vectors, registers, dots=dots)
     most = most_rows(vectors, registers)
     return tuple(sorted({most, min(4, most), 1}, reverse=True))
 
@@ -337,12 +340,14 @@ def _plan(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = 
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
     before = [*outermost, *before]
-    registers = target.vector_registers if dtype.is_float else target.tile_registers(dot_kind(b, target))
+    kind = dot_kind(b, target)
+    registers = target.vector_registers if dtype.is_float else target.tile_registers(kind)
     rows = None if row is None else spatial[row].extent
     is_alone = is_product(b) and mixes and few and packs is None and not before and not has_lines
     at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
     line = rows if at_once is None else lit(at_once)
-    tiles = () if line is None else row_tiles(target, dtype, panel, line, registers)
+    dots = _sums_many_dots(b, kind)
+    tiles = () if line is None else row_tiles(target, dtype, panel, line, registers, dots=dots)
     return _Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
 
 
@@ -366,6 +371,13 @@ def _narrowed(panel: int, columns: int | None, one: int) -> int:
     if columns is None or columns >= panel:
         return panel
     return columns if columns % one == 0 or columns & (columns - 1) == 0 else panel
+
+
+def _sums_many_dots(b: Block, kind: DotProduct | None) -> bool:
+    """Whether a sum is of more dot products than are written out: short ones run beside the next tile's."""
+    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    known = [n for n in terms if n is not None]
+    return kind is not None and (len(known) < len(terms) or prod(known) > MAX_UNROLLED_DOTS * kind.width)
 
 
 def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
