@@ -51,7 +51,7 @@ class Outliner:
             callee = GlobalVar(name, function.type, function.span)
             self._by_key[outlined.key] = callee
             self.made[name] = function
-        return Call(callee, outlined.args, _result_type(group), group.last.call.span, _place(group))
+        return Call(callee, outlined.args, _result_type(group), group.results[-1].call.span, _place(group))
 
 
 def function_of(group: Group) -> Function:
@@ -67,14 +67,15 @@ def _result_type(group: Group) -> Type:
 
 def _place(group: Group) -> Place | None:
     """Return where a group runs and, of a lone result, in which memories that is."""
-    place = group.last.call.place
-    return place if place is None or len(group.results) == 1 else Place(place.device)
+    first, *others = group.results
+    place = first.call.place
+    return Place(place.device) if place is not None and others else place
 
 
 def bind(group: Group, call: Call, body: Expr) -> Expr:
     """Return lets of the results of a group."""
-    if len(group.results) == 1:
-        return relet(group.last.let, call, body)
+    if len(group.results) == 1:  # which is not the last node where nobody reads that
+        return relet(group.results[0].let, call, body)
     places = tuple(node.call.place for node in group.results)
     together = Var("results", call.type, call.span, call.place and Place("", fields=places))
     for index, node in reversed(list(enumerate(group.results))):
@@ -171,7 +172,7 @@ class _Outlined:
         parameters = tuple([substitute_type(a.type, canonical) for a in self._tensors])
         ints = tuple([self._numbers[s] for s in self._ints])
         results = tuple([self._index[n.let.var] for n in self._group.results])
-        return (tuple(operators), parameters, ints, results, self._group.last.place)
+        return (tuple(operators), parameters, ints, results, self._group.results[-1].place)
 
     def _operand_key(self, arg: Expr, canonical: Mapping[Sym, Int]) -> Hashable:
         arg = self._again.get(arg, arg)

@@ -132,3 +132,11 @@ def test_results_that_are_rows_are_written_there() -> None:
     assert codes.count("ASSIGN") == 0 and codes.count("INVOKE") == 2  # zeros, and the turn
     for got, expected in zip(executable(x, h), evaluate(module, (x, h)), strict=True):
         np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_what_nobody_reads_is_joined_and_is_no_result() -> None:
+    """Dead code is often gone before, but nothing says that it must be."""
+    before = program("let a = add(h, c); let unused = mul(h, exp(c)); turn(int(i + 1), a, c)")
+    after = run("to-anf,decompose-ops,fuse-ops", before)
+    assert len(kernels(after)) == 1, kernels(after)
+    same(before, after, *inputs(2))
