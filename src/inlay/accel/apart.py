@@ -2,18 +2,21 @@
 
     python -m inlay.accel.apart FILE.py|NAME TRIALS SEED
 
-It prints a line of JSON before each step and behind it. `checked` reads these.
+It prints a line of JSON before each step and behind it. `checked` reads these. What a description or the
+library of its driver prints goes to standard error.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TextIO
 
 from inlay.accel.backend import AcceleratorBackend, backend_in_file
 from inlay.accel.kit import Checked, checks
@@ -54,22 +57,29 @@ def checked(name: str, trials: int, seed: int, seconds: float) -> Iterator[Check
         yield Checked(step, "the process", 1, f"it ended with status {status}; what it printed is above")
 
 
-def _main(name: str, trials: int, seed: int) -> int:
+def _main(name: str, trials: int, seed: int, answers: TextIO) -> int:
     try:
         found = backend_in_file(name) if name.endswith(DESCRIPTION) else accelerators()[name]
     except InlayError as failure:
-        _say(asdict(Checked("the file", name, 1, "; ".join(d.message for d in failure.diagnostics))))
+        _say(answers, asdict(Checked("the file", name, 1, "; ".join(d.message for d in failure.diagnostics))))
         return 0
     assert isinstance(found, AcceleratorBackend), "descriptions become back ends"
     for step in checks(found, trials, seed):
-        _say({"step": step} if isinstance(step, str) else asdict(step))
+        _say(answers, {"step": step} if isinstance(step, str) else asdict(step))
     return 0
 
 
-def _say(record: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(record) + "\n")
-    sys.stdout.flush()
+def _say(answers: TextIO, record: dict[str, object]) -> None:
+    answers.write(json.dumps(record) + "\n")
+    answers.flush()
+
+
+def _taken_output() -> TextIO:
+    """Return what standard output was; it is standard error from here on, for code in C, too."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    sys.exit(_main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), _taken_output()))

@@ -101,3 +101,12 @@ def test_a_file_that_crashes_or_hangs(tmp_path, line, seconds, message) -> None:
     path.write_text(CRASHES.format(line), encoding="utf-8")
     (*_, last) = checked(str(path), 1, 0, seconds)
     assert message in last.failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["print('here', flush=True)", "ctypes.CDLL(None).puts(b'here')"])
+def test_what_a_description_prints_is_no_answer(tmp_path, capfd, line) -> None:
+    path = tmp_path / "printing.py"
+    path.write_text(CRASHES.format(line), encoding="utf-8")
+    assert not [found.failure for found in checked(str(path), 1, 0, 60) if found.failure]
+    assert "here" in capfd.readouterr().err
