@@ -208,8 +208,9 @@ operands, which the instruction is given once for each channel:
     return p.call(y, self.layer, x=x, w=w, b=b, mul=mul, shift=shift, zero=lambda m: m.y.zero, ...)
 
 `Local` is a register of the instruction: what it sums before it writes. Python's own variables hold numbers
-of one turn of a `nest`, and none behind it. TFLite models have multipliers, shifts and the rounding `tflite`;
-QDQ models in ONNX have float scales and `half_even`. A pattern for each serves both.
+of one turn of a `nest`, and none behind it. `x.at(n, c, i, j, outside=number)` is an element, or the number
+where an index is outside of its axis, as padding is read. TFLite models have multipliers, shifts and the
+rounding `tflite`; QDQ models in ONNX have float scales and `half_even`. A pattern for each serves both.
 
 Each attribute that changes what an operator computes must be said (`p.op("softmax", x, axis=-1)`), or read by
 a condition or an immediate (`m.a.strides`); else the operation is not taken, with that reason. Sizes of
@@ -235,7 +236,7 @@ with the name of the device and the text in `faults`. `inlay check` asks the C c
 there is one, whether the header declares such a function and such structures, field by field.
 
 What only the device understands is a `program`: bytes that a function of the library makes a handle of, once,
-before the first call; the handle is an argument like others.
+before the first call; the handle is an argument like others, a pointer (`void *`) in C.
 
     @encodes(multiply)
     def product(self, c):
@@ -243,6 +244,9 @@ before the first call; the handle is an argument like others.
         data = bytes([77, *w.shape]) + b.astype("<i2").tobytes() + w.T.tobytes()
         made = program(data, open="vendor_load", close="vendor_unload")
         return call("vendor_run", made, c.x, c.y, i32(c.N))
+
+A number of the command that is fixed is an integer of Python as `c.K.value`, for bytes. Where a size is open
+(a batch) that is None, and an argument of the call says it.
 
 Bytes may be commands, packed or compressed weights (without `open` a call has their address), what a function
 of the vendor in Python makes, or what its compiler or assembler makes of a text:

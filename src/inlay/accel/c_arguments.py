@@ -103,10 +103,11 @@ def struct(type: str, /, **fields: CArgument | int) -> CStruct:
 
 
 def program(data: bytes, *, open: str = "", close: str = "") -> Opaque:
-    """Return what a driver makes of bytes, once before the first call: a handle, an `int64_t` that is not 0.
+    """Return what a driver makes of bytes, once before the first call: a handle, a pointer that is not null.
 
     The bytes are kept in the compiled program. They may be made of constants (`c.w.values`, an array): calls
-    with other constants then have other programs.
+    with other constants then have other programs. The number that a dim or an immediate of the command is
+    fixed to is `c.down.value`, an `int`; None where the size is open, which is an argument of the call then.
 
     Args:
         data: what only the device understands: its commands, packed constants, machine code.
