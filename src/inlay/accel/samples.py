@@ -6,7 +6,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -47,19 +47,11 @@ def samples(arch: Architecture, p: Pattern, seed: int) -> Iterator[Sample]:
 
     Ends where no program of many is right.
     """
-    rng, failures = Random(f"{seed} {p.name}"), 0
-    while failures < _TRIES:
-        try:
-            drawn = (
-                TiledDrawn(p.mapped, rng) if isinstance(p.mapped, Tiled) else _Drawn(arch, p, p.mapped, rng)
-            )
-            text = drawn.text()
-            module = parse_module(text, table())
-        except (InlayError, AgainError):
-            failures += 1
-            continue
-        failures = 0
-        yield Sample(text, module, tuple(drawn.inputs))
+    rng = Random(f"{seed} {p.name}")
+    mapped = p.mapped
+    yield from _right(
+        lambda: TiledDrawn(mapped, rng) if isinstance(mapped, Tiled) else _Drawn(arch, p, mapped, rng)
+    )
 
 
 def sequences(patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
@@ -67,12 +59,23 @@ def sequences(patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
 
     Ends where no program of many is right.
     """
-    rng, failures = Random(f"{seed} sequences"), 0
+    rng = Random(f"{seed} sequences")
     tiled = [p.mapped for p in patterns if isinstance(p.mapped, Tiled)]
-    while tiled and failures < _TRIES:
+
+    def draw() -> TiledDrawn:
         before = [rng.choice(tiled) for _ in range(rng.choice((1, 2)))]
-        drawn = TiledDrawn(rng.choice(tiled), rng, before)
+        return TiledDrawn(rng.choice(tiled), rng, before)
+
+    if tiled:
+        yield from _right(draw)
+
+
+def _right(draw: Callable[[], TiledDrawn | _Drawn]) -> Iterator[Sample]:
+    """Yield the programs that are right of those drawn; end where none of many is."""
+    failures = 0
+    while failures < _TRIES:
         try:
+            drawn = draw()
             text = drawn.text()
             module = parse_module(text, table())
         except (InlayError, AgainError):
