@@ -388,7 +388,19 @@ class _Case:
             c.origin is Origin.SCRATCH and (c.memory or first) in takes for p in plans for c in p.counted
         )
         each = any(w.per_part for k in module.kernels.values() for w in k.workspaces)
-        return Keeping(takes, scratch or (each and first in takes))
+        return Keeping(takes, scratch or (each and first in takes) or self._overlaps(planned))
+
+    def _overlaps(self, planned: PlannedModule) -> bool:
+        """Whether kernels that run at once take more than one after the other, whatever they have of scratch."""
+        module, _ = planned
+        if self.budget.threads > 1:
+            return any(p.calls for p in planned[1])
+        for entry in tuple(module.entries) or (module.entry,):
+            sizes = dim_sizes(module.functions[entry], {})
+            alone, several = (self.accounts(planned, entry, sizes, threads=n) for n in (1, 2))
+            if any(a.total < b.total or b.unknown for a, b in zip(alone, several, strict=True)):
+                return True
+        return False
 
     def accounts(
         self, planned: PlannedModule, entry: str, sizes: DimSizes, threads: int | None = None
@@ -537,6 +549,7 @@ def _parts(a: Account) -> str:
         ("values allocated while it runs", a.values),
         ("tensors of the virtual machine", a.machine),
         ("scratch memory of kernels", a.scratch),
+        ("functions that are called", a.functions),
         ("constants", a.constants),
     )
     return ", ".join(f"{name} {size:,}" for name, size in rows if size) or "nothing"

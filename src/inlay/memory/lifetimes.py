@@ -30,10 +30,10 @@ kept. So who is called, what with, and how long that stays is known for the sums
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from inlay.analysis.blocks import nested, operands, spine
 from inlay.arith.expr import Int, Sym, substitute, symbols
@@ -62,10 +62,8 @@ from inlay.memory.aliases import NOTHING
 from inlay.memory.carried import carried_by, results_of
 from inlay.memory.chains import Chains, VectorClock
 from inlay.memory.explicit_alloc import size_of
+from inlay.memory.plan import Arms
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, STORAGE, TENSOR_AT, InvokeAttrs, StorageAttrs
-
-Arms: TypeAlias = tuple[tuple[int, int], ...]
-"""Which arms something stands in: the positions of branches, the outermost first, and the numbers of arms."""
 
 _TURNS = 10
 """How often the body of a loop is thought to run."""
@@ -118,6 +116,11 @@ class Storage:
     takers: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     is_foreign: bool = False
 
+    @property
+    def is_result(self) -> bool:
+        """Whether the result of the function shows it."""
+        return IN_RESULT in self.reasons
+
     def unknown(self, known: Collection[Sym]) -> Sym | None:
         """Return a dim of its size that is not among those, if there is one."""
         return next((s for s in symbols(self.bytes) if s not in known), None)
@@ -158,6 +161,7 @@ class Activation:
         reads: where kernels read what is in no storage of it, such as inputs; as `Storage.accesses`.
         params: of the function, as foreign storages; None for what is no tensor.
         sites: calls of functions, in order.
+        var: of a local function.
     """
 
     function: Function
@@ -171,6 +175,7 @@ class Activation:
     reads: Mapping[Var, Sequence[int]] = field(default_factory=dict[Var, Sequence[int]])
     params: Sequence[Storage | None] = ()
     sites: Sequence[Site] = ()
+    var: Var | None = None
 
     def phases(self) -> list[int]:
         """Return the positions of all phases of its kernels and of its calls of functions, in order."""
@@ -220,12 +225,15 @@ def find_lifetimes(
         threads: that have scratch memory of their own, where it is not to be as many as the program says.
     """
     found: list[Activation] = []
-    pending: deque[tuple[str, Function, Function | None]] = deque([(name, function, None)])
+    pending: deque[tuple[str, Function, Function | None, Var | None]] = deque([(name, function, None, None)])
     while pending:
-        label, node, outer = pending.popleft()
+        label, node, outer, own = pending.popleft()
         walker = _Walker(module.kernels, loops, threads)
-        found.append(walker.run(label, node, outer))
-        pending.extend((f"{label}.{var.name}", inner, node) for var, inner in walker.lifted)
+        found.append(replace(walker.run(label, node, outer), var=own))
+        names = Counter(var.name for var, _ in walker.lifted)
+        for number, (var, inner) in enumerate(walker.lifted):
+            several = f"#{number + 1}" if names[var.name] > 1 else ""
+            pending.append((f"{label}.{var.name}{several}", inner, node, var))
     return found
 
 

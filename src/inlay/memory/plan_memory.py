@@ -40,6 +40,7 @@ from inlay.memory.budget import (
     Variants,
     plan_within,
 )
+from inlay.memory.called import calls_of, functions_of, params_of
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
@@ -170,11 +171,15 @@ def plan_module(
     graph = call_graph(module)
     recursive = recursive_functions(graph)
     called = {callee for callees in graph.values() for callee in callees}
+    lives = {
+        name: find_lifetimes(name, function, module, find_loops(function), options.threads)
+        for name, function in module.functions.items()
+    }
+    who = functions_of(module, [a for found in lives.values() for a in found])
     for name, function in module.functions.items():
-        loops = find_loops(function)
         placed: dict[Function, Placement] = {}
         known: dict[Function, Known] = {}
-        for activation in find_lifetimes(name, function, module, loops, options.threads):
+        for activation in lives[name]:
             around = None if activation.outer is None else known[activation.outer]
             known[activation.function] = known_of(module, name, activation, around, recursive)
             if known[activation.function].is_entry:
@@ -184,9 +189,10 @@ def plan_module(
             placed[activation.function], plan = _plan(
                 activation, chosen, known[activation.function], sharing=sharing
             )
+            plan = replace(plan, calls=calls_of(activation, who), params=params_of(activation))
             if activation.outer is None:
                 is_entry = known[activation.function].is_entry
-                plan = _with_machine(plan, function, chosen, is_entry=is_entry)
+                plan = _with_machine(plan, function, chosen, module, is_entry=is_entry)
             plans.append(plan)
         functions[name] = Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
@@ -220,13 +226,16 @@ def known_of(
     return Known(symbols, ranges, is_entry, around is not None or name in recursive)
 
 
-def _with_machine(plan: FunctionPlan, function: Function, chosen: Chosen, *, is_entry: bool) -> FunctionPlan:
+def _with_machine(
+    plan: FunctionPlan, function: Function, chosen: Chosen, module: Module, *, is_entry: bool
+) -> FunctionPlan:
     """Return the plan of a function of the module with what the virtual machine allocates besides."""
     placed = (*(bank.offsets for bank in chosen.banks), *chosen.heap.values())
-    own = (*chosen.counted, *(s for part in placed for s in part if s.escapes == IN_RESULT))
+    own = (*chosen.counted, *(s for part in placed for s in part if s.is_result))
     leave, moments = frozenset(var for s in own for var in s.vars), plan.moments
     made = made_by_machine(function, moments)
-    return replace(plan, machine=made + (copies_of_results(function, leave, moments) if is_entry else ()))
+    copies = copies_of_results(function, leave, moments, module) if is_entry else ()
+    return replace(plan, machine=made + copies)
 
 
 def _plan(
@@ -272,7 +281,8 @@ def _plan(
     counted = counted_of(activation, chosen, is_entry=known.is_entry)
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
     called = activation.kernels
-    kernels = invoked((c.kernel for c in called), (c.last - c.first + 1 for c in called))
+    phases_of, arms = (c.last - c.first + 1 for c in called), (c.arms for c in called)
+    kernels = invoked((c.kernel for c in called), phases_of, arms)
     plan = FunctionPlan(activation.name, tuple(parts), counted, kernels)
     return Placement(blocks, offsets, memories), plan
 
