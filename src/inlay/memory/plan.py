@@ -175,6 +175,7 @@ class MemoryPart:
         bound: bytes that no plan of these classes can do without.
         total: bytes that the storages in the part would take side by side.
         members: what is in it.
+        is_tensor: whether that is one tensor that fills it, which is then allocated where it is made.
     """
 
     memory: str
@@ -183,6 +184,7 @@ class MemoryPart:
     bound: Int
     total: Int
     members: tuple[Stored, ...] = ()
+    is_tensor: bool = False
 
     @property
     def planned(self) -> int:

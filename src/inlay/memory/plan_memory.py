@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
+from inlay.analysis.blocks import count_uses
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, lit
@@ -269,7 +270,8 @@ def _plan(
         total = sum((s.bytes for s in storages), lit(0))
         blocks[memory] = (block, size, ALIGNMENT)
         members = tuple(stored(s, offsets[s.vars[0]][1]) for s in storages)
-        parts.append(MemoryPart(memory, PoolKind.HEAP, size, bound, total, members))
+        alone = not memory and size == total and _is_tensor(storages, activation.function)
+        parts.append(MemoryPart(memory, PoolKind.HEAP, size, bound, total, members, alone))
     for bank in chosen.banks:
         block = _block(bank.memory)
         for storage, at in bank.offsets.items():
@@ -285,6 +287,12 @@ def _plan(
     kernels = invoked((c.kernel for c in called), phases_of, arms)
     plan = FunctionPlan(activation.name, tuple(parts), counted, kernels)
     return Placement(blocks, offsets, memories), plan
+
+
+def _is_tensor(storages: Sequence[Storage], function: Function) -> bool:
+    """Whether storages are one with one tensor in it: that is allocated as a whole (`vm.facts`)."""
+    (first, *others) = storages
+    return not others and len(first.vars) == 1 and count_uses(function.body)[first.vars[0]] == 1
 
 
 def _block(memory: str) -> Var:

@@ -122,9 +122,7 @@ class Heap:
         beside = [a + b for a, b in zip(beside, calls, strict=True)]
         alive = steps_of(members, plan)
         end = plan.moments if self.threads > 1 else max((m.last for m in members), default=0)
-        # A block with one tensor is allocated as that.
-        alone = part is not None and len(part.members) == 1 and len(part.members[0].names) == 1
-        begin = members[0].first if alone and self.threads == 1 else 1
+        begin = members[0].first if part and part.is_tensor and self.threads == 1 else 1
         whole = steps_of([Item(begin, min(end, plan.moments), block)] if part else (), plan)
         whole[-1] += alive[-1]
         steps = [a + b for a, b in zip(whole, beside, strict=True)]
