@@ -21,7 +21,7 @@ from inlay.ir.dims import rename_dims, substitute_type
 from inlay.ir.expr import Call, Expr, Function, GlobalVar, Var
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
-from inlay.memory.lifetimes import TAKEN, Activation, Site, Storage
+from inlay.memory.lifetimes import IN_RESULT, TAKEN, Activation, Site, Storage
 from inlay.memory.plan import KEPT, Called, Counted, Origin, Param
 
 
@@ -135,6 +135,7 @@ def _given(storage: Storage, site: Site, number: int, phases: Sequence[int], *, 
         **takers_of(storage, until),
         giver=number,
         is_sure=not site.inside,
+        is_result=storage.reasons.keys() == {IN_RESULT},
     )
 
 

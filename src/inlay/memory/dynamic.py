@@ -22,7 +22,7 @@ from inlay.ir.types import ExistsType, TensorType, TupleType, Type
 from inlay.memory.called import given_by_calls, takers_of
 from inlay.memory.choose_memories import Chosen
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.lifetimes import Activation
+from inlay.memory.lifetimes import IN_RESULT, Activation
 from inlay.memory.plan import Counted, Origin
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 
@@ -49,7 +49,8 @@ def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tup
         (first, _), inside = moments(storage.start), where.get(storage.vars[0], "")
         size, end, until = storage.bytes, end_of_all + 1, bisect_right(phases, storage.end)
         made = Counted(storage.name, storage.span, why, origin, memory, size, first, end, inside)
-        found.append(replace(made, arms=storage.arms, **takers_of(storage, until)))
+        only = storage.reasons.keys() == {IN_RESULT}
+        found.append(replace(made, arms=storage.arms, is_result=only, **takers_of(storage, until)))
     found += given_by_calls(activation, is_entry=is_entry)
     for r in activation.requests:
         (first, last), name = moments(r.position), f"scratch of @{r.kernel}"

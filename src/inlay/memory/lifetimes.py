@@ -280,7 +280,7 @@ def _name(callee: Expr) -> str:
     return callee.name if isinstance(callee, GlobalVar | Var) else "a function"
 
 
-def _tensors(t: Type) -> Sequence[TensorType] | None:
+def tensors_of(t: Type) -> Sequence[TensorType] | None:
     """Return the tensors that a result is: one, or those of a tuple; None where it is something else."""
     fields = t.fields if isinstance(t, TupleType) else (t,)
     found = [f for f in fields if isinstance(f, TensorType)]
@@ -455,7 +455,7 @@ class _Walker:
                 storage.takers.append((len(self._sites), index))
         here = self._position
         self._invoked.append(Invocation(f"call of {_name(call.callee)}", here, here, self._arms))
-        name, types = "" if var is None else var.name, _tensors(call.type)
+        name, types = "" if var is None else var.name, tensors_of(call.type)
         made = None if types is None else [make.var(name or _name(call.callee), STORAGE) for _ in types]
         given = [self._given(v, t) for v, t in zip(made or (), types or (), strict=True)]
         inside = self._open_loops[-1][2] if self._open_loops else ""

@@ -106,6 +106,7 @@ class Counted:
         until: the last moment that mentions it; 0 where that says nothing.
         giver: the number of the call that gives it; -1 for what the function allocates itself.
         is_sure: whether it is there in every call that comes to it.
+        is_result: whether it is there behind the end of its function where a result shows it, and else not.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Counted:
     until: int = 0
     giver: int = -1
     is_sure: bool = True
+    is_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,7 @@ class FunctionPlan:
         kernels: that it invokes, and calls of functions, in program order.
         calls: of functions, in program order.
         params: what becomes of each parameter.
+        results: how many tensors the function gives; None where it gives something else.
     """
 
     name: str
@@ -246,6 +249,7 @@ class FunctionPlan:
     machine: tuple[Counted, ...] = ()
     calls: tuple[Called, ...] = ()
     params: tuple[Param, ...] = ()
+    results: int | None = None
 
     @property
     def moments(self) -> int:

@@ -47,7 +47,7 @@ from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.leaving import with_result
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
+from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes, tensors_of
 from inlay.memory.place_storage import Placement, Rewriter
 from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe, invoked
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack_classes
@@ -190,7 +190,9 @@ def plan_module(
             placed[activation.function], plan = _plan(
                 activation, chosen, known[activation.function], sharing=sharing
             )
-            plan = replace(plan, calls=calls_of(activation, who), params=params_of(activation))
+            given, tensors = params_of(activation), tensors_of(activation.function.type.result)
+            results = None if tensors is None else len(tensors)
+            plan = replace(plan, calls=calls_of(activation, who), params=given, results=results)
             if activation.outer is None:
                 is_entry = known[activation.function].is_entry
                 plan = _with_machine(plan, function, chosen, module, is_entry=is_entry)

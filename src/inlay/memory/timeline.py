@@ -67,6 +67,8 @@ class Timeline:
         steps: all that is there.
         needed: the same with what is alive in place of blocks.
         calls: what calls of functions have.
+        spare: of the last step, what is not there when the function has ended: of all that a result may show, it
+            shows one.
         is_exact: whether a call takes just the most of `steps`.
     """
 
@@ -75,6 +77,7 @@ class Timeline:
     steps: Sequence[int]
     needed: Sequence[int]
     calls: Sequence[int]
+    spare: int
     is_exact: bool
 
 
@@ -131,7 +134,10 @@ class Heap:
         exact = is_exact and all(self._is_exact(c, plan) for c, _ in sized)
         certain = beside if exact else [0] * len(beside)
         needed = [a + b for a, b in zip(alive, certain, strict=True)]
-        return Timeline(block, alive, steps, needed, calls, exact)
+        # Of what excludes each other only the most is in the last step, so nothing of that is taken off.
+        shown = sorted((n for c, n in sized if c.is_result and not c.arms), reverse=True)
+        spare = 0 if plan.results is None or self.threads > 1 else sum(shown[plan.results :])
+        return Timeline(block, alive, steps, needed, calls, spare, exact)
 
     def last_of(self, c: Counted, plan: FunctionPlan) -> tuple[int, tuple[int, int] | None]:
         """Return the last moment of what is allocated, and the call that frees it with which operand."""
@@ -152,7 +158,7 @@ class Heap:
             found = self.timeline(self.plans[name], dims, dying)
             self._active.pop()
             most, needed = max(found.steps), max(found.needed)
-            left = found.steps[-1] + sum(dying.values())
+            left = found.steps[-1] + sum(dying.values()) - found.spare
             self._known[key] = Use(most, needed, left, found.is_exact)
         return self._known[key]
 
