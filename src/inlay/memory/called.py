@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from inlay.analysis.blocks import operands, values
 from inlay.arith.expr import Int, Sym, from_atom
@@ -139,8 +140,6 @@ def _given(storage: Storage, site: Site, number: int, phases: Sequence[int], *, 
     )
 
 
-def takers_of(storage: Storage, until: int) -> dict[str, object]:
-    """Return who takes a storage and its last moment, for a `Counted`, where nothing else keeps it."""
-    if storage.reasons.keys() != {TAKEN}:
-        return {}
-    return {"takers": tuple(storage.takers), "until": until}
+def takers_of(storage: Storage, until: int) -> dict[str, Any]:
+    """Return who takes a storage, and its last moment where nothing else keeps it, for a `Counted`."""
+    return {"takers": tuple(storage.takers), "until": until if storage.reasons.keys() == {TAKEN} else 0}

@@ -22,10 +22,12 @@ from inlay.ir.types import ExistsType, TensorType, TupleType, Type
 from inlay.memory.called import given_by_calls, takers_of
 from inlay.memory.choose_memories import Chosen
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.lifetimes import IN_RESULT, Activation
+from inlay.memory.lifetimes import CARRIED, IN_RESULT, LEAVES, TAKEN, Activation
 from inlay.memory.plan import Counted, Origin
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 
+_ROUND = frozenset({CARRIED, LEAVES, IN_RESULT, TAKEN})
+"""Why storages escape that only go round a loop, and out of it."""
 _MAKES_NONE = frozenset({ALLOC_STORAGE, TENSOR_AT, INVOKE, KILL})
 
 
@@ -42,6 +44,7 @@ def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tup
         return bisect_left(phases, calls[at].first) + 1, bisect_left(phases, calls[at].last) + 1
 
     where = {var: inside.name for var, _, inside in _bindings(activation.function.body)}
+    carried = _carried(activation.function)
     found: list[Counted] = []
     for storage, (memory, why) in chosen.counted.items():
         origin = Origin.RESULT if is_entry and storage.is_result else Origin.VALUE
@@ -50,7 +53,9 @@ def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tup
         size, end, until = storage.bytes, end_of_all + 1, bisect_right(phases, storage.end)
         made = Counted(storage.name, storage.span, why, origin, memory, size, first, end, inside)
         only = storage.reasons.keys() == {IN_RESULT}
-        found.append(replace(made, arms=storage.arms, is_result=only, **takers_of(storage, until)))
+        copies = carried if inside and storage.reasons.keys() <= _ROUND else 0
+        more = takers_of(storage, until)
+        found.append(replace(made, arms=storage.arms, copies=copies, is_result=only, **more))
     found += given_by_calls(activation, is_entry=is_entry)
     for r in activation.requests:
         (first, last), name = moments(r.position), f"scratch of @{r.kernel}"
@@ -58,6 +63,12 @@ def counted_of(activation: Activation, chosen: Chosen, *, is_entry: bool) -> tup
             Counted(name, NO_SPAN, r.why, Origin.SCRATCH, "", r.bytes, first, last, per_part=r.per_part)
         )
     return tuple(found)
+
+
+def _carried(function: Function) -> int:
+    """Return how many tensors of one allocation in a loop there may be: a new one, and what loops carry."""
+    loops = (value for _, value, _ in _bindings(function.body) if isinstance(value, Function))
+    return 1 + sum(len(loop.params) for loop in loops)
 
 
 def made_by_machine(function: Function, moments: int) -> tuple[Counted, ...]:

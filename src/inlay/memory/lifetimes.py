@@ -72,6 +72,10 @@ _MOST_TURNS = 100
 
 IN_RESULT = "it is part of the result"
 """Why a storage escapes that the result of its function shows."""
+LEAVES = "it leaves a loop"
+"""Why a storage escapes that is made in a turn of a loop, and may be its result."""
+CARRIED = "a loop carries it"
+"""Why a storage escapes that is made in a turn of a loop, and may be there in later turns."""
 TAKEN = "a function takes it"
 """Why a storage escapes that a call of a function is given."""
 
@@ -477,7 +481,7 @@ class _Walker:
             self._touch(storage, self._position, self._position)
         # What one turn makes may be the result of the loop, but not of two turns at once: it leaves
         # the turn, so it cannot be planned as if each turn had it to itself.
-        self._escape(self._made_behind(begin, result), "it leaves a loop")
+        self._escape(self._made_behind(begin, result), LEAVES)
         fields = results_of(callee, body, self._fields)
         if var is not None and fields is not None:
             self._fields[var] = fields
@@ -488,7 +492,7 @@ class _Walker:
         begin, carried = self._entered[callee]
         for arg, known in zip(args, carried, strict=True):
             refers = self._use((arg,))
-            self._escape(self._made_behind(begin, refers) | (refers - known), "a loop carries it")
+            self._escape(self._made_behind(begin, refers) | (refers - known), CARRIED)
 
     def _made_behind(self, begin: int, refers: frozenset[Var]) -> frozenset[Var]:
         """Return the storages that are made behind a position."""

@@ -105,6 +105,8 @@ class Counted:
             in `FunctionPlan.calls`, and as which operand.
         until: the last moment that mentions it; 0 where that says nothing.
         giver: the number of the call that gives it; -1 for what the function allocates itself.
+        copies: of what is made in every turn of a loop, how many are there at most, one kernel after the other; 0
+            where nothing bounds that.
         is_sure: whether it is there in every call that comes to it.
         is_result: whether it is there behind the end of its function where a result shows it, and else not.
     """
@@ -123,6 +125,7 @@ class Counted:
     takers: tuple[tuple[int, int], ...] = ()
     until: int = 0
     giver: int = -1
+    copies: int = 0
     is_sure: bool = True
     is_result: bool = False
 

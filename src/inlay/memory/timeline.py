@@ -141,7 +141,7 @@ class Heap:
 
     def last_of(self, c: Counted, plan: FunctionPlan) -> tuple[int, tuple[int, int] | None]:
         """Return the last moment of what is allocated, and the call that frees it with which operand."""
-        if not c.until or self.threads > 1 or any(self._keeps(plan, k, j, ()) for k, j in c.takers):
+        if not c.until or self.threads > 1 or self._is_taken(c, plan):
             return c.last, None
         ends = [(k, j) for k, j in c.takers if plan.calls[k].moment == c.until]
         return c.until, ends[0] if len(ends) == 1 else None
@@ -165,12 +165,15 @@ class Heap:
     def size_of(self, c: Counted, plan: FunctionPlan, dims: Mapping[Sym, Int] | None) -> int:
         """Return the bytes of what is allocated while a function runs; note where it is unbounded."""
         last, _ = self.last_of(c, plan)
+        copies = 1
         if c.inside and c.origin is not Origin.SCRATCH and (not c.until or last != c.until):
+            copies = c.copies if self.threads == 1 and not self._is_taken(c, plan) else 0
+        if not copies:
             self._say(f"{c.name}: made anew in every turn of '{c.inside}', for {c.why}")
         if c.bytes is None:
             self._say(f"{c.name}: of a size that is known when it is made, for {c.why}")
             return 0
-        size = self._number(c.bytes, c.name, dims)
+        size = self._number(c.bytes, c.name, dims) * max(copies, 1)
         return align(size, ALIGNMENT) * self.threads if c.per_part and self.threads > 1 else size
 
     # ------------------------------------------------------------------------ parts of it
@@ -255,6 +258,10 @@ class Heap:
             found.append(self.use(name, {**outer, **inner}, mortal))
         return found or [Use(0, 0, 0, is_exact=False)]
 
+    def _is_taken(self, c: Counted, plan: FunctionPlan) -> bool:
+        """Whether a function that takes it may keep or return it."""
+        return any(self._keeps(plan, k, j, ()) for k, j in c.takers)
+
     def _keeps(self, plan: FunctionPlan, call: int, operand: int, inside: tuple[str, ...]) -> bool:
         """Whether a call may keep or return what it is given."""
         return any(self._is_kept(name, operand, inside) for name in plan.calls[call].callees or ("",))
@@ -267,7 +274,7 @@ class Heap:
 
     def _is_exact(self, c: Counted, plan: FunctionPlan) -> bool:
         """Whether something is allocated in every call, and its end is known."""
-        if not c.is_sure or c.arms:
+        if not c.is_sure or c.arms or c.inside:
             return False
         if c.origin is Origin.SCRATCH:
             return self.threads == 1
