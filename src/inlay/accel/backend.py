@@ -50,7 +50,7 @@ from inlay.machine.device import Arch
 from inlay.runtime.calls import DriverCall, LibraryFunction, opened
 from inlay.runtime.driver_arguments import Tensor
 from inlay.runtime.native import Callback
-from inlay.runtime.streams import StreamCall
+from inlay.runtime.streams import BASE_ALIGN, StreamCall
 
 
 class AcceleratorBackend(Backend):
@@ -132,6 +132,13 @@ class AcceleratorBackend(Backend):
         """Return what the description says."""
         del arch
         return self._class.lower_after
+
+    def region(self, arch: Arch, kernel: Kernel) -> int:
+        """Return the bytes of what the stream of a kernel works in."""
+        command, _, _ = _of_kernel(self.patterns(arch.parameters), kernel)
+        if not isinstance(command, TiledCommand) or command.made is None:
+            return 0
+        return command.made.scheduled.bytes + BASE_ALIGN
 
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Return what gives the driver its commands: calls, and functions of this process for streams.

@@ -75,6 +75,7 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         ("functions", a.functions, "what is called and has memory of its own, at most at once", a.functions > 0),
         ("a call at most", a.peak, _bound(a), a.peak > 0 or not a.constants),
         ("constants", a.constants, where, a.constants > 0),
+        ("regions", a.regions, "what streams of devices work in, as long as the program is loaded", a.regions > 0),
         ("together", a.total, size_text(a.total), True),
         ("inputs", a.inputs, "not in the sum: the caller has them", a.inputs > 0),
     )

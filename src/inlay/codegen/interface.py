@@ -330,6 +330,13 @@ class Backend(Protocol):
         """
         return ()
 
+    def region(self, arch: Arch, kernel: Kernel) -> int:
+        """Return the bytes of a kernel's own in the memory of its device, for each set of its constants.
+
+        They are there as long as the program is loaded.
+        """
+        return 0
+
     def reads_panels(self, arch: Arch) -> bool:
         """Whether contractions read constants in panels (`transforms/pack_weights.py`)."""
         return contraction in self.rules(arch)

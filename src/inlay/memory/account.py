@@ -8,6 +8,7 @@ Made of the plans that the program was compiled with and of its constants, for s
     values     allocated while the program runs, and tensors that the virtual machine makes
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
     functions  what is called and has memory of its own, with all of the above (`timeline`)
+    regions    of devices that are programmed by streams, as long as the program is loaded
     constants  in the file, or copied to the memory of a device
 
 The sum without constants is what the runtime counts (`runtime.usage`): equal to it where the plan is
@@ -21,12 +22,12 @@ this order takes less than the most of that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inlay.base.span import Span
 from inlay.machine.memory import Pool, PoolKind
-from inlay.memory.plan import CONSTANTS, Counted, FunctionPlan, MemoryPart, Origin, Stored
+from inlay.memory.plan import CONSTANTS, REGIONS, Counted, FunctionPlan, MemoryPart, Origin, Stored
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.memory.timeline import Heap, Item, Sizes, Timeline, steps_of
 from inlay.packing.buffer import align
@@ -68,7 +69,9 @@ class Account:
             rounded up by, and the rest.
         results, copies, values, machine, scratch: what is allocated beside blocks, at most.
         functions: what calls of functions have, at most at once.
+        calls: the same at each moment, as `steps`.
         constants: that are there as long as the program is loaded.
+        regions: likewise, what streams of devices work in.
         inputs: that the caller has there.
         peak: of one call, without constants and inputs.
         lower_bound: no plan of these values in this order has a smaller peak.
@@ -95,7 +98,9 @@ class Account:
     machine: int = 0
     scratch: int = 0
     functions: int = 0
+    calls: tuple[int, ...] = ()
     constants: int = 0
+    regions: int = 0
     inputs: int = 0
     peak: int = 0
     lower_bound: int = 0
@@ -110,8 +115,8 @@ class Account:
 
     @property
     def total(self) -> int:
-        """Bytes of a call and of constants."""
-        return self.peak + self.constants
+        """Bytes of a call, and of what is there as long as the program is loaded."""
+        return self.peak + self.constants + self.regions
 
     @property
     def proved(self) -> bool:
@@ -151,24 +156,28 @@ def accounts_of(
         around: what the plans do not say.
     """
     left, first = set(others) - {entry}, around.pools[0].name if around.pools else ""
-    functions = [p for p in plans if p.name not in left and p.name != CONSTANTS]
-    constants = dict.fromkeys([p.name for p in around.pools] or [""], 0)
-    for part in (part for p in plans if p.name == CONSTANTS for part in p.parts):
-        constants[part.memory or first] += part.block.value or 0
-    constants[first] += around.constants
+    functions = [p for p in plans if p.name not in left and p.name not in (CONSTANTS, REGIONS)]
+    names = [p.name for p in around.pools] or [""]
+    loaded = {what: dict.fromkeys(names, 0) for what in (CONSTANTS, REGIONS)}
+    for what, part in ((p.name, part) for p in plans if p.name in loaded for part in p.parts):
+        loaded[what][part.memory or first] += part.block.value or 0
+    loaded[CONSTANTS][first] += around.constants
     main = next((p for p in functions if p.name == entry), FunctionPlan(entry, (), ()))
-    made = (_account(name, n, main, functions, first, around) for name, n in constants.items())
+    made = (
+        replace(
+            _account(name, main, functions, first, around),
+            constants=loaded[CONSTANTS][name],
+            regions=loaded[REGIONS][name],
+        )
+        for name in names
+    )
     return tuple(a for a in made if a.memory == first or a.total)
 
 
 def _account(
-    memory: str,
-    constants: int,
-    main: FunctionPlan,
-    functions: Sequence[FunctionPlan],
-    first: str,
-    around: Around,
+    memory: str, main: FunctionPlan, functions: Sequence[FunctionPlan], first: str, around: Around
 ) -> Account:
+    """Return the account of a memory, without what is there as long as the program is loaded."""
     pool = next((p for p in around.pools if p.name == memory), Pool(memory, PoolKind.HEAP))
     heap = Heap({p.name: p for p in functions}, memory, first, around.sizes, around.threads)
     parts = [(p, part) for p in functions for part in p.parts if (part.memory or first) == memory]
@@ -195,7 +204,7 @@ def _account(
         unused=t.block - max(t.alive),
         **_sums(sized, around),
         functions=max(t.calls),
-        constants=constants,
+        calls=tuple(t.calls),
         inputs=around.inputs if pool is around.pools[0] else 0,
         peak=max(t.steps),
         lower_bound=t.needed[best],

@@ -415,13 +415,14 @@ class _Case:
         """Return the refusal of a plan that takes more of a memory than its budget."""
         budget = self.budget.bytes[account.memory]
         prices = sorted(self.prices(account, planned, entry, sizes), key=lambda p: (not p.fits, -p.saves))
-        needed = account.lower_bound + account.constants
+        needed = account.lower_bound + account.constants + account.regions
         used = ", ".join(f"{name}={size}" for name, size in sizes.used.items())
         notes = [_parts(account) + (f", for {used}" if used else "")]
         if why:
             notes.append(f"within the budget: {why}")
         if needed > budget:
-            constants = f" and constants take {account.constants:,}" if account.constants else ""
+            loaded = (("constants", account.constants), ("regions of streams", account.regions))
+            constants = "".join(f" and {name} take {n:,}" for name, n in loaded if n)
             notes.append(
                 "no plan that has these values there, in this order, fits: "
                 f"{account.lower_bound:,} bytes are alive at {account.at}{constants}"
@@ -551,6 +552,7 @@ def _parts(a: Account) -> str:
         ("scratch memory of kernels", a.scratch),
         ("functions that are called", a.functions),
         ("constants", a.constants),
+        ("regions of streams", a.regions),
     )
     return ", ".join(f"{name} {size:,}" for name, size in rows if size) or "nothing"
 

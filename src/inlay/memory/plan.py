@@ -16,6 +16,8 @@ from inlay.machine.memory import PoolKind
 Arms: TypeAlias = tuple[tuple[int, int], ...]
 """Which arms something stands in: the positions of branches, the outermost first, and the numbers of arms."""
 
+REGIONS = "regions"
+"""The name of the plan of what kernels of devices have as long as the program is loaded."""
 CONSTANTS = "constants"
 """The name of the plan of constants."""
 

@@ -43,7 +43,7 @@ from inlay.memory.budget import (
 )
 from inlay.memory.called import calls_of, functions_of, params_of
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
-from inlay.memory.constants import plan_constants
+from inlay.memory.constants import plan_constants, plan_regions
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.leaving import with_result
@@ -169,6 +169,7 @@ def plan_module(
     plans: list[FunctionPlan] = []
     chooser = Chooser(options, SEARCH_STEPS)
     plans += plan_constants(module, options, chooser)
+    plans += plan_regions(module, options, chooser)
     graph = call_graph(module)
     recursive = recursive_functions(graph)
     called = {callee for callees in graph.values() for callee in callees}

@@ -16,7 +16,7 @@ from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
-from inlay.pipeline.devices import apart
+from inlay.pipeline.devices import apart, regions_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import BoardHooks, before_schedule
 from inlay.pipeline.lowering import Lowering
@@ -66,19 +66,19 @@ def explaining_options(
     """
     building = replace(build_options(operators, board, targets, hooks=hooks), check=None)
     host = board.host.name
-    backend = backend_of(board, host)
+    backend, stays = backend_of(board, host), partial(regions_of, board)
 
     def target(device: str) -> Target:
         return targets(device or host)
 
     if cache is None or backend is None or unavailable(board, host):
-        return building, GenerateOptions(target=target, parts=parts_of(board))
+        return building, GenerateOptions(target=target, parts=parts_of(board), stays=stays)
 
     def known(module: Module) -> Mapping[str, Needs]:
         generator = backend.generator(backend.target(board, host), cache)
         return {} if generator is None else generator.known(host_requests(module))
 
-    return building, GenerateOptions(known=known, target=target, parts=parts_of(board))
+    return building, GenerateOptions(known=known, target=target, parts=parts_of(board), stays=stays)
 
 
 def parts_of(board: Board) -> dict[str, int]:

@@ -37,6 +37,7 @@ class GenerateOptions:
         make: makes code, and returns what kernels need; None where there is to be none.
         known: where no code is made, gives what kernels of the host need whose code there is, by name.
         target: gives what loops of a device are lowered for, by its name; empty for the host.
+        stays: gives what kernels of devices have as long as the program is loaded, by name: bytes, and where.
         parts: by device, how many parts of a kernel have scratch memory of their own. Where nothing is
             said that is known when the program runs; off the host, there are no loops then.
     """
@@ -45,13 +46,17 @@ class GenerateOptions:
     known: Callable[[Module], Mapping[str, Needs]] | None = None
     target: Callable[[str], Target] | None = None
     parts: Mapping[str, int] = field(default_factory=dict[str, int])
+    stays: Callable[[Module], Mapping[str, tuple[int, str]]] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Make code, or lower kernels, and note what each needs and when it touches its tensors."""
     options = context.options_for(GenerateOptions)
     found = _lowered(module, options) if options.make is None else options.make(module, context)
-    return with_needs(module, found, scratch_threads(context))
+    module = with_needs(module, found, scratch_threads(context))
+    stays = {} if options.stays is None else options.stays(module)
+    kernels = {name: replace(module.kernels[name], stays=what) for name, what in stays.items()}
+    return module.with_kernels({**module.kernels, **kernels})
 
 
 def scratch_threads(context: PassContext) -> int:
