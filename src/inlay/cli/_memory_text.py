@@ -24,13 +24,16 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
     if e.dims.unbounded:
         names = e.dims.unbounded
         yield f"  {', '.join(names)} have no size here, and what depends on them is not in the sums:"
-        yield f"  give sizes with --typical {names[0]}=SIZE, or fix them with --fix-dim"
+        yield f"  give sizes with --typical {names[0]}=SIZE, bound them with --bound-dim, or fix them with --fix-dim"
     for account in e.accounts:
         yield from _account(e, account, everything=everything)
     yield from map(_stack, e.stacks)
     for memory, budget in e.budgets.items():
         takes = next((a.total for a in e.accounts if a.memory == memory), 0)
+        has = next((a.capacity for a in e.accounts if a.memory == memory), None)
         text = f"takes at most {takes:,}" if takes else "nothing is there, so it has no effect"
+        if takes and has is not None and budget > has:
+            text += f"; it has no more than {has:,}, so the budget has no effect"
         yield f"budget of {memory}, {budget:,} bytes: {text}"
     if e.plain:
         bytes_, ns = sum(f.bytes for f in e.plain), sum(f.saves_ns for f in e.plain)

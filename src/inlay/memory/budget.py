@@ -574,7 +574,7 @@ def _no_bound(account: Account, budget: int, sizes: DimSizes) -> InlayError:
     hint = "leave the budget of this memory out, or change what has no bound"
     if sizes.unbounded:
         name = sizes.unbounded[0]
-        hint = f"fix the dim: --fix-dim {name}=SIZE; or bound it in the program: fn main<{name} <= 512>(..)"
+        hint = f"bound the dim: --bound-dim {name}=SIZE; or fix it: --fix-dim {name}=SIZE"
     names = "".join(f"; the dim '{n}' has no bound" for n in sizes.unbounded)
     return error(
         "memory.no-bound",

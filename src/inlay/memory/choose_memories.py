@@ -279,8 +279,8 @@ def _full(part: Part, storage: Storage, end: int) -> str:
 def _no_room(what: str, span: Span, needed: str, reasons: Sequence[str], unbounded: str = "") -> Exception:
     hint = "allow another memory, give those of the board more bytes, or use smaller sizes"
     if unbounded:
-        hint = f"bound the dim in the program: fn main<{unbounded} <= 512>(..); fix it: --fix-dim "
-        hint += f"{unbounded}=SIZE; or allow a memory of kind heap"
+        hint = f"bound the dim: --bound-dim {unbounded}=SIZE; fix it: --fix-dim {unbounded}=SIZE; "
+        hint += "or allow a memory of kind heap"
     return error(
         "memory.no-room",
         f"found no memory for {what}, needed {needed} bytes",

@@ -53,13 +53,16 @@ def with_result(
         return chosen
     own_results = _own_results(activation.function)
     inside = [_buffer(s, s.end, known) for s in chosen.heap[HOST]]
+    is_small = all(bounds(s.bytes, known.ranges).high is not None for s in chosen.heap[HOST])
+    largest = [_buffer(s, s.end, known, least=False) for s in chosen.heap[HOST]] if is_small else []
     fitting: list[tuple[int, Storage]] = []
     for storage, where in chosen.counted.items():
         is_result = where == (HOST, IN_RESULT) and not own_results.isdisjoint(storage.vars)
         if not is_result or storage.unknown(known.symbols) is not None:
             continue
         own = _buffer(storage, activation.positions, known)
-        if _leaves(own, max_live([*inside, own]), storage, options):
+        most = max_live([*largest, own]) if is_small else None
+        if _leaves(own, max_live([*inside, own]), most, storage, options):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -76,16 +79,20 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def _leaves(own: Buffer, block: int, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result of a block of at least so many bytes leaves it without being copied."""
-    if storage.bytes.value is not None and 3 * block <= 5 * own.size and block <= SMALL_BLOCK:
+def _leaves(own: Buffer, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of a block of at least so many bytes, and at most so many, leaves it without being copied.
+
+    A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
+    """
+    if storage.bytes.value is not None and most is not None and 3 * most <= 5 * own.size and most <= SMALL_BLOCK:
         return True
     return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
 
 
-def _buffer(storage: Storage, end: int, known: Known) -> Buffer:
-    """Return a storage as it is where dims are as small as they can be."""
-    size = bounds(storage.bytes, known.ranges).low or 0
+def _buffer(storage: Storage, end: int, known: Known, *, least: bool = True) -> Buffer:
+    """Return a storage as it is where dims are as small as they can be, or as large."""
+    found = bounds(storage.bytes, known.ranges)
+    size = (found.low if least else found.high) or 0
     return Buffer(storage.name, storage.start, end + 1, max(size, 0), ALIGNMENT)
 
 

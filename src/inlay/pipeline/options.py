@@ -63,6 +63,13 @@ class PlaceOptions:
         metavar="NAME=SIZE",
         help="size of a dim of the inputs, fixed while compiling; may be given again",
     )
+    bounds: tuple[str, ...] = option(
+        (),
+        flag="bound-dim",
+        metavar="NAME=SIZE",
+        help="the largest size that a dim of the inputs may have, so that memory can be planned and promised for "
+        "it; may be given again",
+    )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"
     )
