@@ -75,10 +75,20 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         ("other values", a.values, "allocated while the program runs", a.values > 0),
         ("of the machine", a.machine, "tensors that the virtual machine makes, at most", a.machine > 0),
         ("scratch", a.scratch, f"of kernels, {threads}", a.scratch > 0),
-        ("functions", a.functions, "what is called and has memory of its own, at most at once", a.functions > 0),
+        (
+            "functions",
+            a.functions,
+            "what is called and has memory of its own, at most at once",
+            a.functions > 0,
+        ),
         ("a call at most", a.peak, _bound(a), a.peak > 0 or not a.constants),
         ("constants", a.constants, where, a.constants > 0),
-        ("regions", a.regions, "what streams of devices work in, as long as the program is loaded", a.regions > 0),
+        (
+            "regions",
+            a.regions,
+            "what streams of devices work in, as long as the program is loaded",
+            a.regions > 0,
+        ),
         ("together", a.total, size_text(a.total), True),
         ("inputs", a.inputs, "not in the sum: the caller has them", a.inputs > 0),
     )

@@ -235,7 +235,7 @@ def _fixed(
     items = [Item(m.first, m.last, align(n, pool.alignment)) for m, n in own]
     alive = [always + n for n in steps_of(items, main)]
     steps = [block] * max(main.moments, 1) + [0] * bool(main.moments)
-    return Timeline(block, alive, steps, alive, [0] * len(alive), spare=0, is_exact=True), always
+    return Timeline(block, alive, steps, alive, [0] * len(alive), kept=0, spare=0, is_exact=True), always
 
 
 def _sums(sized: Sequence[tuple[Counted, int]], around: Around) -> dict[str, Any]:

@@ -13,18 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from inlay.analysis.blocks import operands, values
+from inlay.analysis.blocks import nested, operands, spine, values
 from inlay.arith.expr import Int, Sym, from_atom
 from inlay.base.diagnostics import CompileError
 from inlay.ir.conform import Matching
 from inlay.ir.context import StrictContext
 from inlay.ir.dims import rename_dims, substitute_type
-from inlay.ir.expr import Call, Expr, Function, GlobalVar, Var
+from inlay.ir.expr import Call, Expr, Function, GlobalVar, If, Match, Var
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
 from inlay.memory.lifetimes import IN_RESULT, TAKEN, Activation, Site, Storage
 from inlay.memory.plan import KEPT, Called, Counted, Origin, Param
-
 
 GIVEN = "a function gives it"
 """Why what a call gives is beside the block, where it does not escape."""
@@ -60,13 +59,26 @@ def functions_of(module: Module, activations: Sequence[Activation]) -> Functions
 
 def calls_of(activation: Activation, functions: Functions) -> tuple[Called, ...]:
     """Return the calls of functions in an activation."""
-    phases, found = activation.phases(), list[Called]()
+    phases, found, tails = activation.phases(), list[Called](), _tails(activation.function)
     for site in activation.sites:
         names, is_named = _callees(site.call, functions)
         dims = tuple(_dims(functions.named[name], site.call) for name in names)
         moment = bisect_left(phases, site.position) + 1
-        found.append(Called(moment, names, len(site.call.args), dims, is_named, site.inside, site.arms))
+        is_tail = site.call in tails
+        count = len(site.call.args)
+        found.append(Called(moment, names, count, dims, is_named, is_tail, site.inside, site.arms))
     return tuple(found)
+
+
+def _tails(function: Function) -> set[Expr]:
+    """Return the values that a function may end with."""
+    found, pending = set[Expr](), [function.body]
+    while pending:
+        _, tail = spine(pending.pop())
+        found.add(tail)
+        if isinstance(tail, If | Match):
+            pending.extend(nested(tail))
+    return found
 
 
 def _callees(call: Call, functions: Functions) -> tuple[tuple[str, ...], bool]:
@@ -104,9 +116,10 @@ def params_of(activation: Activation) -> tuple[Param, ...]:
     phases = activation.phases()
 
     def param(storage: Storage | None) -> Param:
-        if storage is None or not storage.reasons.keys() <= {TAKEN}:
+        if storage is None:
             return Param(KEPT)
-        return Param(bisect_right(phases, storage.end), tuple(storage.takers))
+        until = bisect_right(phases, storage.end) if storage.reasons.keys() <= {TAKEN} else KEPT
+        return Param(until, tuple(storage.takers), storage.bytes, _is_frame(storage))
 
     return tuple(map(param, activation.params))
 
@@ -142,4 +155,13 @@ def _given(storage: Storage, site: Site, number: int, phases: Sequence[int], *, 
 
 def takers_of(storage: Storage, until: int) -> dict[str, Any]:
     """Return who takes a storage, and its last moment where nothing else keeps it, for a `Counted`."""
-    return {"takers": tuple(storage.takers), "until": until if storage.reasons.keys() == {TAKEN} else 0}
+    return {
+        "takers": tuple(storage.takers),
+        "until": until if storage.reasons.keys() == {TAKEN} else 0,
+        "is_frame": _is_frame(storage),
+    }
+
+
+def _is_frame(storage: Storage) -> bool:
+    """Whether nothing but results and what functions take holds it when its function has ended."""
+    return storage.reasons.keys() <= {TAKEN, IN_RESULT}

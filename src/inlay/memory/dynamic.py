@@ -213,7 +213,9 @@ def _is_made(e: Expr, module: Module, known: Mapping[Var, Expr], inside: Sequenc
     theirs = definitions(callee.body)
     leaves = _leaves(callee, theirs)
     storages = [{_storage(end, theirs) for end in _ends(leaf, theirs)} for leaf in leaves]
-    if index >= len(leaves) or any(storages[index] & s - {None} for i, s in enumerate(storages) if i != index):
+    if index >= len(leaves) or any(
+        storages[index] & s - {None} for i, s in enumerate(storages) if i != index
+    ):
         return False
     return all(
         _storage(end, theirs) is not None or _is_made(end, module, theirs, (*inside, name))

@@ -84,7 +84,12 @@ def _leaves(own: Buffer, block: int, most: int | None, storage: Storage, options
 
     A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
     """
-    if storage.bytes.value is not None and most is not None and 3 * most <= 5 * own.size and most <= SMALL_BLOCK:
+    if (
+        storage.bytes.value is not None
+        and most is not None
+        and 3 * most <= 5 * own.size
+        and most <= SMALL_BLOCK
+    ):
         return True
     return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
 

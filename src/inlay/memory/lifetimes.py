@@ -454,7 +454,9 @@ class _Walker:
         self._escape(self._use((call.callee,)), TAKEN)
         for index, arg in enumerate(call.args):
             refers = self._use((arg,))
-            self._escape(refers, TAKEN if isinstance(arg.type, TensorType) else "it is in what a function takes")
+            self._escape(
+                refers, TAKEN if isinstance(arg.type, TensorType) else "it is in what a function takes"
+            )
             for storage in map(self._storage.__getitem__, refers):
                 storage.takers.append((len(self._sites), index))
         here = self._position

@@ -110,6 +110,7 @@ class Counted:
         copies: of what is made in every turn of a loop, how many are there at most, one kernel after the other; 0
             where nothing bounds that.
         is_sure: whether it is there in every call that comes to it.
+        is_frame: whether nothing but results and what functions take holds it when its function has ended.
         is_result: whether it is there behind the end of its function where a result shows it, and else not.
     """
 
@@ -129,6 +130,7 @@ class Counted:
     giver: int = -1
     copies: int = 0
     is_sure: bool = True
+    is_frame: bool = False
     is_result: bool = False
 
 
@@ -142,6 +144,7 @@ class Called:
         operands: how many it has.
         dims: of each of those, in the order of `callees`: its own dims as the caller knows them.
         is_named: whether it is called by its name, and not as a value.
+        is_tail: whether the caller ends with it.
         inside: the loop that makes it in every turn; empty for none.
         arms: in which arms of branches it stands.
     """
@@ -151,6 +154,7 @@ class Called:
     operands: int
     dims: tuple[Mapping[Sym, Int], ...] = ()
     is_named: bool = True
+    is_tail: bool = False
     inside: str = ""
     arms: Arms = ()
 
@@ -165,10 +169,14 @@ class Param(NamedTuple):
     Attributes:
         until: the moment that mentions it last, 0 for none; `KEPT` where it may be longer.
         takers: calls of functions that take it, as those of `Counted`.
+        bytes: of a tensor.
+        is_frame: as that of `Counted`.
     """
 
     until: int
     takers: tuple[tuple[int, int], ...] = ()
+    bytes: Int | None = None
+    is_frame: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ loops have no bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from inlay.arith.expr import Int, Sym, substitute
+from inlay.arith.expr import Int, Sym, from_atom, substitute, symbols
 from inlay.memory.called import GIVEN
 from inlay.memory.lifetimes import IN_RESULT
 from inlay.memory.plan import KEPT, Arms, Called, Counted, FunctionPlan, MemoryPart, Origin
@@ -67,6 +67,7 @@ class Timeline:
         steps: all that is there.
         needed: the same with what is alive in place of blocks.
         calls: what calls of functions have.
+        kept: what those leave beside what they give.
         spare: of the last step, what is not there when the function has ended: of all that a result may show, it
             shows one.
         is_exact: whether a call takes just the most of `steps`.
@@ -77,6 +78,7 @@ class Timeline:
     steps: Sequence[int]
     needed: Sequence[int]
     calls: Sequence[int]
+    kept: int
     spare: int
     is_exact: bool
 
@@ -104,7 +106,11 @@ class Heap:
     _active: list[str] = field(default_factory=list[str])
 
     def timeline(
-        self, plan: FunctionPlan, dims: Mapping[Sym, Int] | None = None, dying: Mapping[int, int] | None = None
+        self,
+        plan: FunctionPlan,
+        dims: Mapping[Sym, Int] | None = None,
+        dying: Mapping[int, int] | None = None,
+        tails: Collection[int] = (),
     ) -> Timeline:
         """Return a function from moment to moment.
 
@@ -112,15 +118,18 @@ class Heap:
             plan: of it.
             dims: its dims over those of the entry; None for the entry.
             dying: bytes of operands that nobody else has, by their numbers.
+            tails: numbers of calls that are looked at elsewhere.
         """
         part = next((p for p in plan.parts if (p.memory or self.first) == self.memory), None)
-        counted = [c for c in (*plan.counted, *plan.machine) if (c.memory or self.first) == self.memory]
+        counted = [c for c in (*plan.counted, *plan.machine) if self._is_here(c) and c.giver not in tails]
         block, members = self._block(plan, part, dims)
         sized = [(c, self.size_of(c, plan, dims)) for c in counted]
         items, given = self._items(plan, sized)
-        called, left, is_exact = self._calls(plan, dims, dying or {}, given)
+        called, left, is_exact = self._calls(plan, dims, dying or {}, given, tails)
         calls = steps_of(called, plan)
-        items += left + [Item(plan.params[j].until + 1, plan.moments + 1, -n) for j, n in (dying or {}).items()]
+        items += left + [
+            Item(plan.params[j].until + 1, plan.moments + 1, -n) for j, n in (dying or {}).items()
+        ]
         beside = steps_of(items, plan)
         beside = [a + b for a, b in zip(beside, calls, strict=True)]
         alive = steps_of(members, plan)
@@ -137,7 +146,7 @@ class Heap:
         # Of what excludes each other only the most is in the last step, so nothing of that is taken off.
         shown = sorted((n for c, n in sized if c.is_result and not c.arms), reverse=True)
         spare = 0 if plan.results is None or self.threads > 1 else sum(shown[plan.results :])
-        return Timeline(block, alive, steps, needed, calls, spare, exact)
+        return Timeline(block, alive, steps, needed, calls, sum(x.bytes for x in left), spare, exact)
 
     def last_of(self, c: Counted, plan: FunctionPlan) -> tuple[int, tuple[int, int] | None]:
         """Return the last moment of what is allocated, and the call that frees it with which operand."""
@@ -155,12 +164,53 @@ class Heap:
                 self._say(f"{name}: it calls itself ({' -> '.join(circle)}), how often is not known")
                 return Use(0, 0, 0, is_exact=False)
             self._active.append(name)
-            found = self.timeline(self.plans[name], dims, dying)
+            self._known[key] = self._used(self.plans[name], dims, dying)
             self._active.pop()
-            most, needed = max(found.steps), max(found.needed)
-            left = found.steps[-1] + sum(dying.values()) - found.spare
-            self._known[key] = Use(most, needed, left, found.is_exact)
         return self._known[key]
+
+    def _used(self, plan: FunctionPlan, dims: Mapping[Sym, Int], dying: Mapping[int, int]) -> Use:
+        own = [k for k, c in enumerate(plan.calls) if c.is_tail and c.is_named and c.callees == (plan.name,)]
+        tails = own if self.threads == 1 and self._is_steady(plan, own) else []
+        found = self.timeline(plan, dims, dying, tails)
+        most, needed = max(found.steps), max(found.needed)
+        left = found.steps[-1] + sum(dying.values()) - found.spare
+        if not tails:
+            return Use(most, needed, left, found.is_exact)
+        # A turn takes what it is given by the one before, which has ended, beside its own.
+        sized = [(c, self.size_of(c, plan, dims)) for c in plan.counted if self._is_here(c)]
+        carried = [
+            max(self._number(p.bytes, plan.name, dims), *(n for c, n in sized if _is_given(c, tails, j)), 0)
+            for j, p in enumerate(plan.params)
+            if p.bytes is not None and not _is_passed_on(plan, tails, j)
+        ]
+        later = self.timeline(plan, dims, {}, tails)
+        if later.kept:
+            self._say(f"{plan.name}: it calls itself, how often is not known, and what it calls keeps memory")
+        most = max(most, sum(carried) + max(later.steps))
+        shown = sorted(
+            [*carried, *(n for c, n in sized if c.is_result and c.giver not in tails)], reverse=True
+        )
+        return Use(most, needed, sum(shown[: plan.results]), is_exact=False)
+
+    def _is_steady(self, plan: FunctionPlan, tails: Sequence[int]) -> bool:
+        """Whether turns of a function that ends by calling itself take the same, and leave only what they give."""
+        here = [c for c in plan.counted if self._is_here(c) and c.giver not in tails]
+        if plan.results is None or plan.machine or not tails:
+            return False
+        if not all(x.is_frame for x in (*here, *plan.params)):
+            return False
+        others = [(k, j) for c in here for k, j in c.takers if k not in tails]
+        if any(self._keeps(plan, k, j, ()) for k, j in others):
+            return False
+        sizes = [p.block for p in plan.parts] + [c.bytes for c in here if c.bytes is not None]
+        sizes += [p.bytes for p in plan.params if p.bytes is not None]
+        calls = [call for k, call in enumerate(plan.calls) if k not in tails]
+        sizes += [size for call in calls for own in call.dims for size in own.values()]
+        mentioned = {s for size in sizes for s in symbols(size)}
+        return all(plan.calls[k].dims[0].get(s) == from_atom(s) for k in tails for s in mentioned)
+
+    def _is_here(self, c: Counted) -> bool:
+        return (c.memory or self.first) == self.memory
 
     def size_of(self, c: Counted, plan: FunctionPlan, dims: Mapping[Sym, Int] | None) -> int:
         """Return the bytes of what is allocated while a function runs; note where it is unbounded."""
@@ -209,16 +259,21 @@ class Heap:
         dims: Mapping[Sym, Int] | None,
         dying: Mapping[int, int],
         given: Mapping[int, Sequence[tuple[int, int]]],
+        tails: Collection[int],
     ) -> tuple[list[Item], list[Item], bool]:
         """Return what calls have, what they leave beside what they give, and whether that is exact."""
         called, left, is_exact = list[Item](), list[Item](), True
-        gives = {k: 0 for k in range(len(plan.calls))}
+        gives = dict.fromkeys(range(len(plan.calls)), 0)
         for c in plan.counted:
             if c.giver >= 0 and c.bytes is not None:
                 gives[c.giver] += self.sizes(_over(c.bytes, dims)) or 0
         for k, call in enumerate(plan.calls):
+            if k in tails:
+                continue
             freed = dict(given.get(k, ()))
-            freed |= {j: n for p, n in dying.items() for i, j in plan.params[p].takers if self._dies(plan, p, i, k)}
+            freed |= {
+                j: n for p, n in dying.items() for i, j in plan.params[p].takers if self._dies(plan, p, i, k)
+            }
             uses = self._uses(call, dims, freed)
             if all(u.peak == u.left == 0 for u in uses):
                 continue
@@ -293,6 +348,17 @@ class Heap:
     def _say(self, what: str) -> None:
         if what not in self.unknown:
             self.unknown.append(what)
+
+
+def _is_given(c: Counted, calls: Collection[int], operand: int) -> bool:
+    """Whether one of some calls takes something as an operand."""
+    return any(k in calls and j == operand for k, j in c.takers)
+
+
+def _is_passed_on(plan: FunctionPlan, calls: Collection[int], operand: int) -> bool:
+    """Whether all of some calls are given a parameter of their caller in its place, and it alone."""
+    takers = [p.takers for p in plan.params] + [c.takers for c in plan.counted]
+    return all([i for i, found in enumerate(takers) if (k, operand) in found] == [operand] for k in calls)
 
 
 def _who(call: Called) -> str:

@@ -83,7 +83,9 @@ def _footer(e: MemoryExplanation) -> str:
     regions = f"and what streams work in: {loaded} bytes" if loaded else ""
     constants = ", ".join(f"{a.constants:,} in {a.memory}" for a in e.accounts if a.constants)
     return f"board {e.board.name}, entry {e.entry}, plan {e.chosen.sharing}" + "".join(
-        f"; {x}" for x in (sizes, f"constants are beside this: {constants} bytes" if constants else "", regions) if x
+        f"; {x}"
+        for x in (sizes, f"constants are beside this: {constants} bytes" if constants else "", regions)
+        if x
     )
 
 

@@ -233,3 +233,62 @@ def test_calls_in_loops_are_bounded_on_one_thread_alone():
     with pytest.raises(CompileError) as found:
         inlay.compile(io.StringIO(IN_LOOP), threads=2, budget={"host": "1MB"}, cache="none")
     assert "called in every turn of 'loop' in main, and on several threads calls overlap" in str(found.value)
+
+SQUARE = "Tensor[32, 32, f32]"
+TURNS = f"""
+fn go<i>(i: int[i], n: int, x: {SQUARE}, w: {SQUARE}) -> {SQUARE} {{
+  if (int_less(int(i), n)) {{
+    let y = softmax(matmul(x, w));
+    @go(int(i + 1), n, tanh(matmul(y, add(w, y))), NEXT)
+  }} else {{ x }}
+}}
+fn main(x: {SQUARE}, w: {SQUARE}, k: Tensor[i64]) -> ({SQUARE}, {SQUARE}) {{
+  let n = to_control(k);
+  let a = @go(int(0), n, softmax(x), w);
+  let b = @go(int(0), n, tanh(a), w);
+  (softmax(a), softmax(b))
+}}
+entry main("x", "w", "k") -> ("y", "z");
+"""
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("passed", ["w", "softmax(y)"])
+def test_a_function_that_ends_by_calling_itself_is_bounded(passed):
+    text = TURNS.replace("NEXT", passed)
+    made = compilation(io.StringIO(text), threads=1, budget={"host": "1MB"}, cache="none")
+    exe = executable_of(made.program, threads=1)
+    seen = set()
+    for k in (0, 1, 2, 9):
+        exe.run({**inputs_of(exe), "k": np.int64(k)})
+        assert exe.usage().peak_bytes <= made.run.promise.takes["host"]
+        seen.add(exe.usage().peak_bytes)
+    assert len(seen) < 4  # more turns take no more
+
+
+KEEPING = f"""
+fn keep<i>(i: int[i], x: {ROW}, all: List[{ROW}]) -> {ROW} {{
+  if (int_less(int(i), int(3))) {{ @keep(int(i + 1), softmax(x), Cons(x, all)) }} else {{ @last(all, x) }}
+}}
+fn last(all: List[{ROW}], x: {ROW}) -> {ROW} {{
+  match all {{ Nil() => x, Cons(y, _) => add(softmax(y), x) }}
+}}
+fn main(x: {ROW}) -> {ROW} {{ @keep(int(0), tanh(x), Nil()) }}
+entry main("x") -> ("y");
+"""
+WIDER = """
+fn wide<n>(i: int, x: Tensor[n, f32]) -> Tensor[f32] {
+  if (int_less(int(n), i)) { @wide(i, softmax(concat{axis=0}(x, x))) }
+  else { reduce_sum{axes=[0], keepdims=false}(x) }
+}
+fn main(x: Tensor[4, f32], k: Tensor[i64]) -> Tensor[f32] { @wide(to_control(k), tanh(x)) }
+entry main("x", "k") -> ("y");
+"""
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize(("text", "name"), [(KEEPING, "keep"), (WIDER, "wide")])
+def test_a_function_that_takes_more_from_turn_to_turn_is_named(text, name):
+    with pytest.raises(CompileError) as found:
+        inlay.compile(io.StringIO(text), threads=1, budget={"host": "1GB"}, cache="none")
+    assert f"{name}: it calls itself ({name} -> {name})" in str(found.value)

@@ -200,9 +200,7 @@ def test_symbolic_sizes_count_at_their_bound(native):
     text = SYMBOLIC.replace("WEIGHTS", weights)
     with pytest.raises(CompileError, match="bytes have no bound") as caught:
         compilation(module(text), board=native, cache="none")
-    assert "bound the dim: --bound-dim n=SIZE; fix it: --fix-dim n=SIZE" in str(
-        caught.value
-    )
+    assert "bound the dim: --bound-dim n=SIZE; fix it: --fix-dim n=SIZE" in str(caught.value)
     bound = module(text.replace("fn main<n>", "fn main<n <= 100>"))
     (plan,) = compilation(bound, board=native, cache="none").report.plans
     assert [p.block for p in plan.parts if p.memory == "fast"] == [lit(3200)]

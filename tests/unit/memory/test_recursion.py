@@ -16,10 +16,10 @@ from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.interp.tensor import evaluate
 from inlay.ir.parser import parse_module
-from inlay.ops.table import table
-from inlay.runtime.session import executable_of
 from inlay.memory.called import GIVEN
 from inlay.memory.lifetimes import IN_RESULT, TAKEN
+from inlay.ops.table import table
+from inlay.runtime.session import executable_of
 from tests.examples import examples
 from tests.unit.memory.test_shared_bytes import RUNS
 

@@ -120,6 +120,6 @@ def test_budgets_of_several_memories_and_of_more_than_there_is(tmp_path, capsys)
     assert "it has no more than 131,072, so the budget has no effect" in said
     assert "budget of sram1, 20,480 bytes: nothing is there, so it has no effect" in said
     found = inlay.explain(path, view="memory", board="mcu_dma", budget=("sram0=6KiB", "sram1=24KiB"))
-    assert {a.memory: a.total <= n for a in found.accounts for n in [found.budgets.get(a.memory, 1 << 40)]} == {
-        a.memory: True for a in found.accounts
-    }
+    assert {
+        a.memory: a.total <= n for a in found.accounts for n in [found.budgets.get(a.memory, 1 << 40)]
+    } == {a.memory: True for a in found.accounts}
