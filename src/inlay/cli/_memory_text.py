@@ -24,7 +24,7 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
     if e.dims.unbounded:
         names = e.dims.unbounded
         yield f"  {', '.join(names)} have no size here, and what depends on them is not in the sums:"
-        yield f"  give sizes with --typical {names[0]}=SIZE, bound them with --bound-dim, or fix them with --fix-dim"
+        yield f"  give sizes with --typical {names[0]}=SIZE, or say them with --bound-dim or --fix-dim"
     for account in e.accounts:
         yield from _account(e, account, everything=everything)
     yield from map(_stack, e.stacks)

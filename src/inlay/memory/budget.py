@@ -391,7 +391,7 @@ class _Case:
         return Keeping(takes, scratch or (each and first in takes) or self._overlaps(planned))
 
     def _overlaps(self, planned: PlannedModule) -> bool:
-        """Whether kernels that run at once take more than one after the other, whatever they have of scratch."""
+        """Whether kernels that run at once take more than one after the other."""
         module, _ = planned
         if self.budget.threads > 1:
             return any(p.calls for p in planned[1])

@@ -22,7 +22,7 @@ from inlay.ir.dims import rename_dims, substitute_type
 from inlay.ir.expr import Call, Expr, Function, GlobalVar, If, Match, Var
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
-from inlay.memory.lifetimes import IN_RESULT, TAKEN, Activation, Site, Storage
+from inlay.memory.activations import IN_RESULT, TAKEN, Activation, Site, Storage
 from inlay.memory.plan import KEPT, Called, Counted, Origin, Param
 
 GIVEN = "a function gives it"
@@ -45,7 +45,7 @@ class Functions:
 
 
 def functions_of(module: Module, activations: Sequence[Activation]) -> Functions:
-    """Return the functions that activations are of, and which of them are values. Cost: linear in the module."""
+    """Return the functions that activations are of, and which are values. Cost: linear in the module."""
     mentioned: set[Expr | str] = set()
     for function in module.functions.values():
         for value in values(function.body):

@@ -25,9 +25,9 @@ from inlay.arith.expr import Sym, symbols
 from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
 from inlay.machine.memory import Pool, PoolKind
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.assign import Assigner, Item
 from inlay.memory.bank import Bank, Part
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
 from inlay.memory.plan import Alternative
 
 HOST = ""

@@ -19,10 +19,10 @@ from inlay.ir.expr import Call, Expr, Function, GlobalVar, If, Match, OpRef, Pro
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.types import ExistsType, TensorType, TupleType, Type
+from inlay.memory.activations import CARRIED, IN_RESULT, LEAVES, TAKEN, Activation
 from inlay.memory.called import given_by_calls, takers_of
 from inlay.memory.choose_memories import Chosen
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.lifetimes import CARRIED, IN_RESULT, LEAVES, TAKEN, Activation
 from inlay.memory.plan import Counted, Origin
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 
@@ -190,7 +190,7 @@ def _ends(e: Expr, known: Mapping[Var, Expr]) -> Iterator[Expr]:
 
 
 def _is_unseen(e: Expr, known: Mapping[Var, Expr]) -> bool:
-    """Whether a value is what a function, a loop or a branch gives, of which nobody sees whether it is shared."""
+    """Whether a value is what a function, a loop or a branch gives: nobody sees whether it is shared."""
     value = known.get(e) if isinstance(e, Var) else e
     if isinstance(value, Project):
         return _is_unseen(value.value, known)

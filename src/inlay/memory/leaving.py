@@ -22,9 +22,9 @@ from dataclasses import replace
 from inlay.arith.bounds import bounds
 from inlay.ir.expr import Function, Var
 from inlay.ir.types import TensorType
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.choose_memories import HOST, Chosen, Known, MemoryOptions
 from inlay.memory.dynamic import stored_results
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.bounds import max_live
 from inlay.packing.buffer import Buffer
@@ -80,7 +80,7 @@ def _own_results(function: Function) -> frozenset[Var]:
 
 
 def _leaves(own: Buffer, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result of a block of at least so many bytes, and at most so many, leaves it without being copied.
+    """Whether a result leaves a block of at least and at most so many bytes without being copied.
 
     A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
     """

@@ -102,13 +102,12 @@ class Counted:
         first, last: the moments between which it is in use, as in `Stored`.
         inside: the loop or local function that makes it each time; empty for what is made once a call.
         per_part: whether it is so large for each part that its kernel is divided into.
-        arms: in which arms of branches it is made, as those of `Invoked`; empty for what is made in every call.
-        takers: if it could be freed at `until` but for these: calls of functions that take it, by their numbers
-            in `FunctionPlan.calls`, and as which operand.
-        until: the last moment that mentions it; 0 where that says nothing.
+        arms: in which arms of branches it is made, as those of `Invoked`; empty for what every call makes.
+        takers: calls of functions that take it: their numbers in `FunctionPlan.calls`, and the operand.
+        until: the last moment that mentions it, where it is freed then if no taker keeps it; else 0.
         giver: the number of the call that gives it; -1 for what the function allocates itself.
-        copies: of what is made in every turn of a loop, how many are there at most, one kernel after the other; 0
-            where nothing bounds that.
+        copies: of what is made in every turn of a loop, how many are there at most while kernels run one
+            after the other; 0 where nothing bounds that.
         is_sure: whether it is there in every call that comes to it.
         is_frame: whether nothing but results and what functions take holds it when its function has ended.
         is_result: whether it is there behind the end of its function where a result shows it, and else not.

@@ -30,6 +30,7 @@ from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.budget import (
     Budget,
     Keeping,
@@ -47,7 +48,7 @@ from inlay.memory.constants import plan_constants, plan_regions
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.leaving import with_result
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes, tensors_of
+from inlay.memory.lifetimes import find_lifetimes, tensors_of
 from inlay.memory.place_storage import Placement, Rewriter
 from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe, invoked
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack_classes

@@ -1,10 +1,14 @@
 """What the heap has from moment to moment of a function, with the functions that it calls in their places.
 
-A block is there from the beginning of its function to the last use of what is in it. What is allocated beside
-it is there from its kernel to its last use; arms of a branch exclude each other, so of theirs the most counts.
-A call takes, at its moment, the most that the callee takes; what the callee has left at its end is what it
-gives, and stays as long as the caller mentions it. What a call takes over with its last mention, the callee
-frees at *its* last mention: those bytes are the caller's up to there (`dying`).
+A block is there from the beginning of its function to the last use of what is in it. What is allocated
+beside it is there from its kernel to its last use; arms of a branch exclude each other, so of theirs the most
+counts. A call takes, at its moment, the most that the callee takes; what the callee has left at its end is
+what it gives, and stays as long as the caller mentions it. What a call takes over with its last mention, the
+callee frees at *its* last mention: those bytes are the caller's up to there (`dying`).
+
+A function that ends by calling itself has a frame no more when the next turn begins: a turn takes its own and
+what it was given by the one before. If sizes are the same in all turns and nothing is kept but results, that is
+a bound, however many turns there are. Of other functions that call themselves nothing is known.
 
 That holds while kernels run one after the other. Where several may run at once a program goes on before what
 it called has ended, so each call counts with all that it has, from the beginning to the end: then calls in
@@ -19,8 +23,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from inlay.arith.expr import Int, Sym, from_atom, substitute, symbols
+from inlay.memory.activations import IN_RESULT
 from inlay.memory.called import GIVEN
-from inlay.memory.lifetimes import IN_RESULT
 from inlay.memory.plan import KEPT, Arms, Called, Counted, FunctionPlan, MemoryPart, Origin
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.buffer import align
@@ -68,8 +72,8 @@ class Timeline:
         needed: the same with what is alive in place of blocks.
         calls: what calls of functions have.
         kept: what those leave beside what they give.
-        spare: of the last step, what is not there when the function has ended: of all that a result may show, it
-            shows one.
+        spare: of the last step, what is not there when the function has ended: of all that a result may show,
+            it shows one.
         is_exact: whether a call takes just the most of `steps`.
     """
 
@@ -193,7 +197,7 @@ class Heap:
         return Use(most, needed, sum(shown[: plan.results]), is_exact=False)
 
     def _is_steady(self, plan: FunctionPlan, tails: Sequence[int]) -> bool:
-        """Whether turns of a function that ends by calling itself take the same, and leave only what they give."""
+        """Whether a function that ends by calling itself takes the same in each turn, and keeps nothing."""
         here = [c for c in plan.counted if self._is_here(c) and c.giver not in tails]
         if plan.results is None or plan.machine or not tails:
             return False
@@ -241,7 +245,7 @@ class Heap:
     def _items(
         self, plan: FunctionPlan, sized: Sequence[tuple[Counted, int]]
     ) -> tuple[list[Item], dict[int, list[tuple[int, int]]]]:
-        """Return what is beside the block, and what calls free, by their numbers: operands with their bytes."""
+        """Return what is beside the block, and by calls the operands that those free, with their bytes."""
         items, given = list[Item](), dict[int, list[tuple[int, int]]]()
         for c, size in sized:
             last, freed = self.last_of(c, plan)
@@ -306,8 +310,8 @@ class Heap:
         found = list[Use]()
         for name, own in zip(names, call.dims, strict=True):
             inner = {sym: _over(size, dims) for sym, size in own.items()}
-            # A local function sees the dims of the activation that calls it by its name. Who made a value, and
-            # with which dims, is not known.
+            # A local function sees the dims of the activation that calls it by its name. Who made a value,
+            # and with which dims, is not known.
             outer = dims if dims is not None and call.is_named else {}
             mortal = {j: n for j, n in freed.items() if self.plans[name].params[j].until != KEPT}
             found.append(self.use(name, {**outer, **inner}, mortal))
@@ -371,7 +375,7 @@ def _over(size: Int, dims: Mapping[Sym, Int] | None) -> Int:
 
 
 def steps_of(items: Iterable[Item], plan: FunctionPlan) -> list[int]:
-    """Return for each moment, and for the end, the bytes that are there; of arms that exclude each other the most."""
+    """Return the bytes at each moment, and at the end; of arms that exclude each other the most."""
     every = [x._replace(first=max(x.first, 1)) for x in items if max(x.first, 1) <= x.last]
     change = [0] * (plan.moments + 3)
     for x in every:

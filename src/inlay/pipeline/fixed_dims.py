@@ -1,4 +1,4 @@
-"""Dims by choice: a program for inputs of one size, or of sizes up to one, where its model leaves the size open.
+"""Dims by choice: a program for inputs of one size, or of sizes up to one, where its model says none.
 
 A dim of the entry that is fixed becomes a number in its types and in its body. So memory can be planned in
 bytes, loops have known lengths, and inputs of other sizes are refused. A dim that is bounded stays a symbol:

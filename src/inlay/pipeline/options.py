@@ -67,8 +67,8 @@ class PlaceOptions:
         (),
         flag="bound-dim",
         metavar="NAME=SIZE",
-        help="the largest size that a dim of the inputs may have, so that memory can be planned and promised for "
-        "it; may be given again",
+        help="the largest size that a dim of the inputs may have, for which memory is planned and promised; "
+        "may be given again",
     )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"

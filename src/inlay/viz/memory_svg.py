@@ -111,7 +111,7 @@ def _panel(root: Element, e: MemoryExplanation, a: Account, top: float) -> float
 
 
 def _blocks(e: MemoryExplanation, a: Account, main: FunctionPlan) -> Iterator[Box]:
-    """Yield the values in the blocks of a memory; those of other functions as one, at calls where they are made."""
+    """Yield the values in the blocks of a memory; those of other functions as one, at their calls."""
     at = 0
     for plan in (main, *(p for p in e.plans if p is not main and p.name not in (CONSTANTS, REGIONS))):
         for part in plan.parts:

@@ -234,6 +234,7 @@ def test_calls_in_loops_are_bounded_on_one_thread_alone():
         inlay.compile(io.StringIO(IN_LOOP), threads=2, budget={"host": "1MB"}, cache="none")
     assert "called in every turn of 'loop' in main, and on several threads calls overlap" in str(found.value)
 
+
 SQUARE = "Tensor[32, 32, f32]"
 TURNS = f"""
 fn go<i>(i: int[i], n: int, x: {SQUARE}, w: {SQUARE}) -> {SQUARE} {{

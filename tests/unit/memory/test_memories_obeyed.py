@@ -25,8 +25,8 @@ from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.machine.memory import Pool, PoolKind
 from inlay.machine.target import host
+from inlay.memory.activations import Activation, Storage
 from inlay.memory.choose_memories import Chooser, Known, MemoryOptions
-from inlay.memory.lifetimes import Activation, Storage
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
 from tests.data import model_case

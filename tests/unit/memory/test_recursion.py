@@ -16,8 +16,8 @@ from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.interp.tensor import evaluate
 from inlay.ir.parser import parse_module
+from inlay.memory.activations import IN_RESULT, TAKEN
 from inlay.memory.called import GIVEN
-from inlay.memory.lifetimes import IN_RESULT, TAKEN
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
 from tests.examples import examples
