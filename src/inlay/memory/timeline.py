@@ -7,8 +7,8 @@ what it gives, and stays as long as the caller mentions it. What a call takes ov
 callee frees at *its* last mention: those bytes are the caller's up to there (`dying`).
 
 A function that ends by calling itself has a frame no more when the next turn begins: a turn takes its own and
-what it was given by the one before. If sizes are the same in all turns and nothing is kept but results, that is
-a bound, however many turns there are. Of other functions that call themselves nothing is known.
+what it was given by the one before. If sizes are the same in all turns and nothing is kept but results, that
+is a bound, however many turns there are. Of other functions that call themselves nothing is known.
 
 That holds while kernels run one after the other. Where several may run at once a program goes on before what
 it called has ended, so each call counts with all that it has, from the beginning to the end: then calls in
