@@ -28,8 +28,10 @@ def onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1)
     return lambda: session.run(None, inputs)
 
 
-def openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
-    """Return a call of OpenVINO in f32, whose results the next call replaces, or why there is none."""
+def openvino(
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1, precision: str = "f32"
+) -> Call | str:
+    """Return a call of OpenVINO, whose results the next call replaces, or why there is none."""
     if importlib.util.find_spec("openvino") is None:
         return "not installed"
     import openvino as ov
@@ -38,7 +40,7 @@ def openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) ->
         settings = {
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": precision,
             "PERFORMANCE_HINT": "LATENCY",
         }
         compiled = ov.Core().compile_model(str(model), "CPU", settings)
