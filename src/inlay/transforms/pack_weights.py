@@ -47,6 +47,7 @@ from inlay.analysis.winograd import (
 )
 from inlay.arith.dtype import BF16, F16, F32, I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
+from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
@@ -104,6 +105,26 @@ class FasterForm:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """A constant of f32 that 16 bits hold exactly.
+
+    Attributes:
+        operator: that reads it.
+        span: where it comes from.
+        dtype: the format that holds it.
+        bytes: in that format.
+        is_kept: whether the program has it in that format; otherwise the processor has no instruction that
+            widens it.
+    """
+
+    operator: str
+    span: Span
+    dtype: DType
+    bytes: int
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PackOptions:
     """Options of this pass.
 
@@ -113,12 +134,14 @@ class PackOptions:
         plain: numbers of operations that keep the plainest form (`FasterForm.number`).
         watch: is told each operation that has a faster form, and whether it is taken.
         time: predicts the nanoseconds of so many multiply-adds on a device, by its name.
+        stored: is told each constant that 16 bits hold.
     """
 
     targets: Callable[[str], Target | None] = _same
     plain: frozenset[int] = frozenset()
     watch: Callable[[FasterForm], None] | None = None
     time: Callable[[str, int], int] = _usual
+    stored: Callable[[StoredWeights], None] | None = None
 
 
 @dataclass(slots=True)
@@ -439,15 +462,28 @@ def _float_packing(product: _Product, target: Target, forms: _Forms, rows: int |
     panel = panel_width(target, columns, terms, rows)
     plain = PackedAttrs(panel, columns)
     attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
-    return _Packing(PackAttrs(panel), attrs, _FORMS[product.name], dtype=_stored(product.array, target))
+    dtype = _stored(product, target, forms.options.stored)
+    return _Packing(PackAttrs(panel), attrs, _FORMS[product.name], dtype=dtype)
 
 
-def _stored(w: Array, target: Target) -> DType | None:
-    """Return the format of 16 bits that weights of f32 are kept in; None where none holds them exactly."""
+def _stored(
+    product: _Product, target: Target, told: Callable[[StoredWeights], None] | None
+) -> DType | None:
+    """Return the format of 16 bits that weights of f32 are kept in; None where none holds them exactly.
+
+    f16 where the processor widens it, which takes fewer instructions than bf16.
+    """
+    w = product.array
     if w.dtype != np.float32 or w.nbytes < FEWEST_BYTES:
         return None
-    formats = (BF16, F16) if target.has_half else (BF16,)
-    return next((d for d in formats if all(_holds(d, part) for part in (w.reshape(-1)[:256], w))), None)
+    found = [d for d in (F16, BF16) if all(_holds(d, part) for part in (w.reshape(-1)[:256], w))]
+    taken = next((d for d in found if d is BF16 or target.has_half), None)
+    if found and told is not None:
+        kept = taken is not None
+        told(
+            StoredWeights(product.name, product.call.span, taken or found[0], w.size * 2, kept)
+        )
+    return taken
 
 
 def _holds(dtype: DType, w: Array) -> bool:

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     """Why a product stays in f32."""
 
     DEVICE = "device"
+    LAYOUT = "layout"
     FEW_TERMS = "few-terms"
     GROUPS = "groups"
     BATCHES = "batches"
@@ -56,6 +57,7 @@ class Reason(StrEnum):
 
 REASONS: dict[Reason, str] = {
     Reason.DEVICE: "its device keeps its own arithmetic",
+    Reason.LAYOUT: "its channels are not last, as kernels of the host have them",
     Reason.FEW_TERMS: "its sums are short, and loads take longer than products",
     Reason.GROUPS: "channels do not mix, or in groups only: loads take longer than products",
     Reason.BATCHES: "both operands are computed for each batch",
@@ -67,7 +69,7 @@ FEWEST_TERMS = 8
 FEWEST_ROWS = 64
 """Rows for which it pays to round and pack the other operand while the program runs."""
 
-_PRODUCTS = ("matmul", "conv_nhwc", "depthwise_conv_nhwc")
+_PRODUCTS = ("matmul", "conv", "conv_nhwc", "depthwise_conv_nhwc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,8 @@ def _reason(product: Call, options: PrecisionOptions) -> Reason | None:
     name, attrs = product.callee.op.name, product.callee.attrs
     if not options.rounds("" if product.place is None else product.place.device):
         return Reason.DEVICE
+    if name == "conv":
+        return Reason.LAYOUT
     if name.startswith("depthwise") or (isinstance(attrs, ConvAttrs) and attrs.groups > 1):
         return Reason.GROUPS
     is_constant = isinstance(product.args[1], Const)
