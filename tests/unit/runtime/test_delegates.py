@@ -32,8 +32,8 @@ fn main(w: Tensor[64, 64, f32], turns: Tensor[f32], rows: List[Tensor[1, 64, f32
 entry main("w", "turns", "rows", "at") -> ("y");
 """
 ITEMS = 8
-CALLS = 40
-MOST_TAKEN = 1 << 15
+CALLS = 100
+MOST_TAKEN = 1 << 17
 """Bytes that all these calls may add: another delegate is opened late, but nothing is added by each call."""
 
 
