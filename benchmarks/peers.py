@@ -54,3 +54,42 @@ def openvino(
         return [request.get_output_tensor(i).data for i in range(len(compiled.outputs))]
 
     return call
+
+
+def torch(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
+    """Return a call of the model as a module of PyTorch, operator by operator, or why there is none."""
+    return _module_call(model, inputs, threads, is_compiled=False)
+
+
+def inductor(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
+    """Return a call of the same module behind `torch.compile`, or why there is none. Needs a C++ compiler."""
+    return _module_call(model, inputs, threads, is_compiled=True)
+
+
+def _module_call(
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int, *, is_compiled: bool
+) -> Call | str:
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "onnx2torch")):
+        return "not installed"
+    import onnx
+    import torch
+    from onnx2torch import convert
+
+    torch.set_num_threads(threads)
+    try:
+        loaded = onnx.load(model)
+        module = convert(loaded).eval()
+        # A module takes its inputs by position, in the order of the graph.
+        given = [torch.from_numpy(inputs[x.name]) for x in loaded.graph.input if x.name in inputs]
+        call = torch.compile(module, dynamic=False) if is_compiled else module
+        with torch.inference_mode():
+            call(*given)
+    except Exception as problem:
+        return f"refuses: {str(problem).splitlines()[0][:80]}"
+
+    def run() -> Sequence[np.ndarray]:
+        with torch.inference_mode():
+            found = call(*given)
+        return [x.numpy() for x in (found if isinstance(found, tuple | list) else (found,))]
+
+    return run
