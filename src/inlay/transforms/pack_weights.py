@@ -18,8 +18,7 @@ is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wan
 
 **Narrow floats.** Operands that are bf16 (`round-operands`) are packed in groups as well, where an instruction
 adds products of bf16, weights that are computed too, by an operation in front. What f16 or bf16 hold
-exactly of larger constants is packed so, and widened where it is read, if the processor has an instruction for
-it: half of the bytes, and the same numbers. A model that stores weights so keeps them so, however they come here.
+exactly of larger constants is kept so (`_stored_weights`).
 
 **Bytes for time.** Winograd's form takes more bytes than the sums as they are written: 16 weights for 9,
 and transformed tiles in scratch memory. It is chosen here alone: who keeps a program to a budget runs this
@@ -45,9 +44,8 @@ from inlay.analysis.winograd import (
     integer_scratch,
     pays,
 )
-from inlay.arith.dtype import BF16, F16, F32, I8, I16, U8, DType, from_numpy
+from inlay.arith.dtype import BF16, F32, I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
-from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
@@ -74,6 +72,7 @@ from inlay.ops.winograd_floats import WinogradFloatAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
+from inlay.transforms._stored_weights import StoredWeights, narrow_table, stored_format
 from inlay.transforms.round_operands import widened_from
 
 
@@ -102,26 +101,6 @@ class FasterForm:
     bytes: int
     saves_ns: int
     is_taken: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StoredWeights:
-    """A constant of f32 that 16 bits hold exactly.
-
-    Attributes:
-        operator: that reads it.
-        span: where it comes from.
-        dtype: the format that holds it.
-        bytes: in that format.
-        is_kept: whether the program has it in that format; otherwise the processor has no instruction that
-            widens it.
-    """
-
-    operator: str
-    span: Span
-    dtype: DType
-    bytes: int
-    is_kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +166,6 @@ _BF16_FORMS = {
 }
 """The same where an instruction adds products of bf16."""
 
-FEWEST_BYTES = 1 << 14
-"""Of a constant of f32 that is kept in 16 bits where they hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +257,9 @@ def run(module: Module, context: PassContext) -> Module:
             return _packed_blocks(block, value, options, operators)
         if is_call(value, "add"):
             return _joined(block, value)
+        if is_call(value, "gather"):
+            target = options.targets("" if value.place is None else value.place.device)
+            return None if target is None else narrow_table(block, value, target, operators, options.stored)
         product = _product(block, value)
         if product is None:
             return _computed_bf16(block, value, options, operators)
@@ -462,36 +442,8 @@ def _float_packing(product: _Product, target: Target, forms: _Forms, rows: int |
     panel = panel_width(target, columns, terms, rows)
     plain = PackedAttrs(panel, columns)
     attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
-    dtype = _stored(product, target, forms.options.stored)
+    dtype = stored_format(product.name, product.weights, product.call.span, target, forms.options.stored)
     return _Packing(PackAttrs(panel), attrs, _FORMS[product.name], dtype=dtype)
-
-
-def _stored(
-    product: _Product, target: Target, told: Callable[[StoredWeights], None] | None
-) -> DType | None:
-    """Return the format of 16 bits that weights of f32 are kept in; None where none holds them exactly.
-
-    f16 where the processor widens it, which takes fewer instructions than bf16.
-    """
-    w = product.array
-    if w.dtype != np.float32 or w.nbytes < FEWEST_BYTES:
-        return None
-    found = [d for d in (F16, BF16) if all(_holds(d, part) for part in (w.reshape(-1)[:256], w))]
-    taken = next((d for d in found if d is BF16 or target.has_half), None)
-    if found and told is not None:
-        kept = taken is not None
-        told(
-            StoredWeights(product.name, product.call.span, taken or found[0], w.size * 2, kept)
-        )
-    return taken
-
-
-def _holds(dtype: DType, w: Array) -> bool:
-    """Whether a format has all of some numbers of f32."""
-    if dtype is BF16:
-        return not (np.ascontiguousarray(w).view(np.uint32) & 0xFFFF).any()
-    with np.errstate(over="ignore"):
-        return bool((w.astype(dtype.numpy).astype(np.float32) == w).all())
 
 
 def _dot(target: Target, own: DType, weights: DType) -> tuple[DotProduct | None, int]:

@@ -103,3 +103,23 @@ def test_without_f16c_f32_is_kept_and_the_explanation_says_so(without_f16c: Targ
     assert (str(stored.dtype), stored.is_kept) == ("f16", False)
     assert largest(product(HALF)) == TERMS * COLUMNS * 4
     assert largest(product(BRAIN)) == TERMS * COLUMNS * 2
+
+
+@pytest.mark.llvm
+def test_tables_are_read_in_16_bits() -> None:
+    nodes = [
+        helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", ["wide", "x"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", COLUMNS])],
+        [numpy_helper.from_array(BRAIN.astype(np.float16), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    index = np.array([3, 0, TERMS - 1], np.int64)
+    found = inlay.compile(model, cache="none").run({"x": index})["y"]
+    np.testing.assert_array_equal(found, BRAIN.astype(np.float16).astype(np.float32)[index])
+    assert largest(model) == TERMS * COLUMNS * (2 if host().has_half else 4)

@@ -13,7 +13,7 @@ from typing import Any
 from inlay.pipeline.running import Run
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
 from inlay.transforms.fold_quantization import QuantizationOptions
-from inlay.transforms.pack_weights import StoredWeights
+from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.round_operands import REASONS, PrecisionOptions, RoundedProduct
 
 
