@@ -239,7 +239,7 @@ def _unrolling(board: Board) -> UnrollOptions:
 
 def _canonical(board: Board) -> frozenset[str]:
     """Return the devices whose kernels are not made of loops, or of whose code nothing is known."""
-    found = {d.name: backend_of(board, d.name) for d in board.devices[1:]}
+    found = {d.name: backend_of(board, d.name) for d in board.others}
     return frozenset(d for d, b in found.items() if b is None or not b.rules(board.arch_of(d)))
 
 
