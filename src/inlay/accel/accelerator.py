@@ -31,7 +31,7 @@ from inlay.accel.declare import (
     Shared,
     Size,
 )
-from inlay.accel.engines import Copy, Interlock, Stream, Token
+from inlay.accel.engines import AtMost, Copy, Events, Order, Stream, Token
 from inlay.accel.hooks import hook_problems
 from inlay.accel.ignored import ignored
 from inlay.accel.nest import meaning_of
@@ -60,7 +60,7 @@ class Accelerator:
     """
 
     emit: ClassVar[CCalls | Stream] = CCalls()
-    order: ClassVar[tuple[Token | Interlock, ...]] = ()
+    order: ClassVar[tuple[Order, ...]] = ()
     drivers: ClassVar[tuple[Driver, ...]] = (Absent("its description names no driver"),)
     clock: ClassVar[Size] = 10**9
     launch_cycles: ClassVar[Size] = 0
@@ -80,9 +80,11 @@ class Description:
         params, dims, memories, instructions, patterns: its declarations, by name.
         hooks: code that changes programs, by name.
         encoders: how commands are written, by the name of the instruction or copy; of what only orders
-            queues, under the empty name.
+            queues, under the name of the `AtMost`, of `Events` with `.signal` or `.wait` behind it, or
+            under the empty name.
         queues, copies: more of its declarations.
         order: how queues wait for each other.
+        counts, events: those of it that are commands, by name.
         choices: what the compiler picks for a command, by name.
     """
 
@@ -96,18 +98,15 @@ class Description:
     hooks: Mapping[str, HookDecl]
     queues: Mapping[str, Queue]
     copies: Mapping[str, Copy]
-    order: tuple[Token | Interlock, ...]
+    order: tuple[Order, ...]
+    counts: Mapping[str, AtMost]
+    events: Mapping[str, Events]
     choices: Mapping[str, Choice]
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """The tokens by which queues wait for each other; none where the hardware orders them."""
+        """The tokens by which queues wait for each other; none where they wait in another way."""
         return tuple(x for x in self.order if isinstance(x, Token))
-
-    @property
-    def is_interlocked(self) -> bool:
-        """Whether the hardware orders queues by itself."""
-        return any(isinstance(x, Interlock) for x in self.order)
 
     def architecture(self, said: Mapping[str, str]) -> Architecture:
         """Return the architecture for parameters as a board says them.
@@ -177,7 +176,10 @@ def describe(cls: type[Accelerator]) -> Description:
         declared[name] = x
     instructions = _of(declared, Instruction)
     copies = _of(declared, Copy)
-    names = {id(x): name for name, x in (*instructions.items(), *copies.items())}
+    counts, events = _of(declared, AtMost), _of(declared, Events)
+    names = {id(x): name for name, x in (*instructions.items(), *copies.items(), *counts.items())}
+    names |= {id(x.signal): f"{name}.signal" for name, x in events.items()}
+    names |= {id(x.wait): f"{name}.wait" for name, x in events.items()}
     encoders = {names.get(id(i), ""): e for e in _of(declared, Encoder).values() for i in e.things}
     made = Description(
         cls,
@@ -191,6 +193,8 @@ def describe(cls: type[Accelerator]) -> Description:
         _of(declared, Queue),
         copies,
         cls.order,
+        counts,
+        events,
         _of(declared, Choice),
     )
     findings = Collector()

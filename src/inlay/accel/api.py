@@ -34,7 +34,7 @@ from inlay.accel.declare import (
     instruction,
     pattern,
 )
-from inlay.accel.engines import Copy, Interlock, Pad, Stream, Token, Word
+from inlay.accel.engines import AtMost, Copy, Events, Interlock, Pad, Stream, Token, Word
 from inlay.accel.nest import Local, nest
 from inlay.accel.numbers import maximum, minimum, requantize, requantize_float, rescale, where
 from inlay.arith.dtype import F32, I8, I16, I32, I64, U8
@@ -44,12 +44,14 @@ f32, i8, i16, i32, i64, u8 = map(Format, (F32, I8, I16, I32, I64, U8))
 __all__ = [
     "Absent",
     "Accelerator",
+    "AtMost",
     "CCalls",
     "Choice",
     "Compiler",
     "Copy",
     "Dim",
     "Event",
+    "Events",
     "Format",
     "Imm",
     "In",

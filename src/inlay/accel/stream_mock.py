@@ -16,14 +16,13 @@ from random import Random
 import numpy as np
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Ordered, Place, Planned, Span
+from inlay.accel.commands import SHARED, Ordered, Place, Planned, Span
 from inlay.accel.declare import Access, Dim, Instruction, Memory
 from inlay.accel.encode import decoded
 from inlay.accel.mock import mock_of
 from inlay.accel.nest import formats
 from inlay.accel.order import unordered
-from inlay.accel.plan import SHARED
-from inlay.accel.tile import channels, interlocked
+from inlay.accel.waits import channels, in_tokens
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import error
 from inlay.bytecode.formula import Arg
@@ -51,8 +50,7 @@ class StreamMock:
             RunError: `run.device-failed`.
         """
         stream = [replace(x, command=self._touching(x.command)) for x in decoded(self._arch, words)]
-        if self._arch.description.is_interlocked:
-            stream = [*interlocked(self._arch, (x.command for x in stream))]
+        stream = in_tokens(self._arch, stream)
         if wrong := next(unordered(stream, self._channels), None):
             raise _refused(wrong)
         state = _State(self._arch, region)
