@@ -159,6 +159,14 @@ class Architecture:
         whole = (self.number(declared.size).value or 0) // (self.number(declared.unit).value or 1)
         return min(whole, self.rooms.get(memory, whole))
 
+    @property
+    def borrowed(self) -> Mapping[str, int]:
+        """The bytes of memories of the device that are a part of one of the board, by name."""
+        found = {
+            n: m for n, m in self.description.memories.items() if isinstance(m, Memory) and m.of is not None
+        }
+        return {n: self.units(n) * (self.number(m.unit).value or 1) for n, m in found.items()}
+
     def number(self, size: Size, sizes: Mapping[Sym, Int] | None = None) -> Int:
         """Return a size with the values of parameters, and with those of dims, in it."""
         return substitute(to_int(size), {**self.values, **(sizes or {})})

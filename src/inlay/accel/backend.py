@@ -21,6 +21,7 @@ import numpy as np
 
 from inlay.accel.above import Above
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
+from inlay.accel.borrowed import bytes_of, has_any, memory_of, places, rooms_in, taken
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.chains import larger
 from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, beside, place_of
@@ -36,7 +37,7 @@ from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
 from inlay.accel.written import encoded_call, given_to, number_of
 from inlay.analysis.candidates import Candidate, Miss
-from inlay.arith.expr import Int, Sym, to_int
+from inlay.arith.expr import Int, Sym, lit, to_int
 from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.codegen.program_hooks import Level, ProgramHook, When
@@ -46,7 +47,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
-from inlay.machine.device import Arch
+from inlay.machine.device import Arch, Device
 from inlay.runtime.calls import DriverCall, LibraryFunction, opened
 from inlay.runtime.driver_arguments import Tensor
 from inlay.runtime.native import Callback
@@ -72,19 +73,53 @@ class AcceleratorBackend(Backend):
         return checked(describe(self._class))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one back end of a class in a process)
-    def patterns(self, parameters: tuple[tuple[str, str], ...]) -> Patterns:
-        """Return the patterns of the architecture with some parameters."""
-        return Patterns.of(self.description.architecture(dict(parameters)))
+    def patterns(
+        self, parameters: tuple[tuple[str, str], ...], rooms: tuple[tuple[str, int], ...] = ()
+    ) -> Patterns:
+        """Return the patterns of the architecture with some parameters.
+
+        Args:
+            parameters: as a board says them.
+            rooms: units of memories that streams may use, where that is not all of them.
+        """
+        arch = self.description.architecture(dict(parameters))
+        return Patterns.of(replace(arch, rooms=dict(rooms)) if rooms else arch)
+
+    def _patterns_on(self, board: Board, device: str) -> Patterns:
+        """Return the patterns of a device, whose borrowed memories are no larger than that of the board."""
+        patterns = self.patterns(board.arch_of(device).parameters)
+        memory = memory_of(self.description, board, device)
+        pool = board.memory(memory) if memory else None
+        if pool is None or pool.bytes is None:
+            return patterns
+        return self._patterns_in(patterns, board.arch_of(device), pool.bytes)
+
+    def _patterns_in(self, patterns: Patterns, arch: Arch, free: int) -> Patterns:
+        """Return the patterns where so many bytes are free for borrowed memories."""
+        rooms = rooms_in(patterns.arch, free)
+        whole = {n: patterns.arch.units(n) for n in rooms}
+        return patterns if rooms == whole else self.patterns(arch.parameters, tuple(sorted(rooms.items())))
+
+    def works_in(self, board: Board, device: Device) -> tuple[str, ...]:
+        """Return the memory of the host that has operands, and that of which the device borrows some."""
+        found = super().works_in(board, device)
+        other = memory_of(self.description, board, device.name)
+        return found if not other or other in found else (*found, other)
 
     def unavailable(self, board: Board, device: str) -> str:
         """Return why no commands are made for a device, or nothing."""
         if isinstance(self.driver, Absent):
             return self.driver.why
+        if (
+            has_any(self.description)
+            and memory_of(self.description, board, device) not in board.host.memories
+        ):
+            return "a memory of it is a part of one of the board, which it does not share with the host"
         return super().unavailable(board, device)
 
     def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate | Miss]:
         """Return what patterns find, each with its cycles as a cost; and why they do not take the rest."""
-        patterns = self.patterns(board.arch_of(device).parameters)
+        patterns = self._patterns_on(board, device)
         found: list[Candidate | Miss] = []
         repeats = patterns.repeats
         for function in module.functions.values():
@@ -139,7 +174,8 @@ class AcceleratorBackend(Backend):
         Raises:
             CompileError: `accel.no-room` where the scratch memory of a command is not free.
         """
-        patterns, driver, device = self.patterns(job.arch.parameters), self.driver, job.devices[0]
+        driver, device = self.driver, job.devices[0]
+        patterns = self._patterns_on(job.board, device)
         memory = job.board.devices_by_name[device].memories[0]
         calls: dict[str, DriverCall] = {}
         functions: dict[str, Callback] = {}
@@ -148,7 +184,11 @@ class AcceleratorBackend(Backend):
         for r in job.requests:
             kernel = job.kernels[r.name]
             command, params, results = _of_kernel(patterns, kernel)
+            dims = [d.sym for d in kernel.type.dims]
             if isinstance(command, TiledCommand):
+                if patterns.arch.borrowed:
+                    command, params, memory_needs = self._leased(patterns, job, kernel, (command, params))
+                    needs[r.name] = Needs(tuple(dims), memory_needs)
                 functions[r.name] = launcher = launching(patterns.arch, driver, device, command, params)
                 known = job.constants(r.name)
                 if (saved := launcher.saved(known)) is not None:
@@ -156,7 +196,6 @@ class AcceleratorBackend(Backend):
                 launcher.settle(known)
                 continue
             command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
-            dims = [d.sym for d in kernel.type.dims]
             calls[r.name] = call_of(
                 patterns.arch, driver, device, command, params, results, dims, job.constants(r.name)
             )
@@ -164,6 +203,30 @@ class AcceleratorBackend(Backend):
             if needed != 0:
                 needs[r.name] = Needs(tuple(dims), Workspace(needed))
         return DeviceCode("", functions=functions, calls=calls, streams=streams, needs=needs)
+
+    def _leased(
+        self, patterns: Patterns, job: DeviceJob, kernel: Kernel, known: tuple[TiledCommand, Sequence[Var]]
+    ) -> tuple[TiledCommand, Sequence[Var], Workspace]:
+        """Return the stream of a kernel in what is free where it is called, with the scratch memory for that.
+
+        Args:
+            patterns: of the device, with all of its memories.
+            job: says what is free.
+            kernel: which.
+            known: its stream in all of them, and its parameters.
+
+        Raises:
+            CompileError: `accel.no-room`.
+        """
+        memory = memory_of(self.description, job.board, job.devices[0])
+        free = job.free(kernel.name, memory)
+        needed = _borrowed(patterns.arch, known[0])
+        if free is not None and needed > free:
+            less = self._patterns_in(patterns, job.arch, free)
+            command, params, _ = _of_kernel(less, kernel, f"{free} bytes of '{memory}' are free there")
+            assert isinstance(command, TiledCommand), "it is a stream with more room"
+            known, needed = (command, params), _borrowed(patterns.arch, command)
+        return *known, Workspace(lit(needed), memory=memory)
 
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
@@ -287,11 +350,23 @@ def _picoseconds(arch: Architecture, command: Found) -> Int:
     return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
 
 
-def _of_kernel(patterns: Patterns, kernel: Kernel) -> tuple[Found, Sequence[Var], Sequence[Expr]]:
-    """Return the command that the body of a kernel is, its parameters, and what it gives."""
+def _borrowed(arch: Architecture, command: TiledCommand) -> int:
+    """Return the bytes of scratch memory for memories that are a part of one of the board."""
+    assert command.made is not None, "a command that is run has a stream"
+    return bytes_of(places(taken(arch, command.made.scheduled.stream)))
+
+
+def _of_kernel(
+    patterns: Patterns, kernel: Kernel, room: str = ""
+) -> tuple[Found, Sequence[Var], Sequence[Expr]]:
+    """Return the command that the body of a kernel is, its parameters, and what it gives.
+
+    Raises:
+        CompileError: `accel.no-room` where there is none, and `room` says that some is missing.
+    """
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
-    return _found(patterns, function, kernel.name), function.params, results_of(function)
+    return _found(patterns, function, kernel.name, room), function.params, results_of(function)
 
 
 def results_of(function: Function) -> Sequence[Expr]:
@@ -379,14 +454,19 @@ def _step(
             assert_never(driver)
 
 
-def _found(patterns: Patterns, function: Function, name: str) -> Found:
+def _found(patterns: Patterns, function: Function, name: str, room: str) -> Found:
     lets, _ = spine(function.body)
     last = next(let.var for let in reversed(lets) if _is_operation(let.value))
     members = {id(let.value) for let in lets if _is_operation(let.value)}
     (block,) = blocks(function.body)
+    why = ""
     for command in _all(patterns, block, last):
-        if not command.reasons and {id(c) for c in command.calls} == members:
-            return command
+        if {id(c) for c in command.calls} == members:
+            if not command.reasons:
+                return command
+            why = why or f": {'; '.join(command.reasons)}"
+    if room:
+        raise error("accel.no-room", f"found no room where {name} is called: {room}{why}")
     raise InternalError(f"no pattern of {patterns.arch.description.cls.__name__} is the region {name}")
 
 

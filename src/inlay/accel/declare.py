@@ -151,7 +151,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A memory of the board that the device reaches: the first that it lists there.
+    """A memory of the board that the device reaches: the first that it lists there, the next one the second.
 
     Attributes:
         doc: what it is for.
@@ -169,10 +169,13 @@ class Memory:
     Attributes:
         size: bytes.
         unit: bytes between two addresses.
+        of: the memory of the board that it is a part of, where the host and others use that, too: then a
+            stream has as much of it as is free where its kernel is called, `size` at most, and tiles follow.
     """
 
     size: Size
     unit: Size
+    of: Shared | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

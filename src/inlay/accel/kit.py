@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from inlay.accel.backend import AcceleratorBackend, results_of, running
+from inlay.accel.borrowed import bytes_of, places, taken
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.declare import Absent, Driver, Mock
 from inlay.accel.engines import Stream
@@ -314,6 +315,8 @@ def _run(
     arrays = [*sample.inputs, *inside]
     if isinstance(command, Command) and (scratch := room_of(arch, command).bytes) != 0:
         arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
+    if isinstance(command, TiledCommand) and command.made is not None and arch.borrowed:
+        arrays.append(np.empty(bytes_of(places(taken(arch, command.made.scheduled.stream))), np.uint8))
     runs = running(arch, driver, backend.name, command, main.params, results, ())
     runs(arrays, [])
     touched = any((x[:GUARD] != 0x55).any() or (x[-GUARD:] != 0x55).any() for x in around)

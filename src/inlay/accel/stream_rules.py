@@ -39,6 +39,7 @@ def _problems(arch: Architecture) -> Iterator[str]:
             size, unit = arch.number(m.size).value, arch.number(m.unit).value
             if not size or not unit or size % unit:
                 yield f"found '{name}' of {size} bytes in units of {unit}, needed a multiple"
+    yield from _of_borrowed(d)
     if outside := [problem for i in d.instructions.values() for problem in _outside(i)]:
         yield from outside
         return  # words of such a command have no places to speak of
@@ -104,6 +105,18 @@ def _of_order(arch: Architecture) -> Iterator[str]:
     for x in locks:
         if left := [name for name, q in d.queues.items() if q not in x.queues]:
             yield f"found an Interlock without the queue '{left[0]}', needed all of the device"
+
+
+def _of_borrowed(d: Description) -> Iterator[str]:
+    """Yield what is wrong with memories that are a part of one of the board: they are of one."""
+    borrowed = {name: m for name, m in d.memories.items() if isinstance(m, Memory) and m.of is not None}
+    for name, m in borrowed.items():
+        if not isinstance(m.of, Shared):
+            yield f"found '{name}' to be a part of what is no Shared: a memory of the board"
+        elif m.of not in d.memories.values():
+            yield f"found '{name}' to be a part of a memory that is no attribute of this class"
+    if len({id(m.of) for m in borrowed.values()}) > 1:
+        yield f"found {', '.join(borrowed)} to be parts of several memories of the board, needed one"
 
 
 def _of_counts(d: Description) -> Iterator[str]:
