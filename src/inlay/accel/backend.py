@@ -25,6 +25,7 @@ from inlay.accel.borrowed import bytes_of, has_any, memory_of, places, rooms_in,
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.chains import larger
 from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, beside, place_of
+from inlay.accel.engines import Stream
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
@@ -32,7 +33,7 @@ from inlay.accel.mock import mock_of
 from inlay.accel.overlay import Block, Mismatch, blocks
 from inlay.accel.pattern import Applied
 from inlay.accel.repeat import loops_missed
-from inlay.accel.steps import Room, chosen_for, room_of
+from inlay.accel.steps import Room, choices_said, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
 from inlay.accel.written import encoded_call, given_to, number_of
@@ -174,46 +175,76 @@ class AcceleratorBackend(Backend):
         Raises:
             CompileError: `accel.no-room` where the scratch memory of a command is not free.
         """
-        driver, device = self.driver, job.devices[0]
-        patterns = self._patterns_on(job.board, device)
-        memory = job.board.devices_by_name[device].memories[0]
+        driver, device, patterns = self.driver, job.devices[0], self._patterns_on(job.board, job.devices[0])
         calls: dict[str, DriverCall] = {}
         functions: dict[str, Callback] = {}
         streams: dict[str, StreamCall] = {}
         needs: dict[str, Needs] = {}
-        for r in job.requests:
-            kernel = job.kernels[r.name]
-            command, params, results = _of_kernel(patterns, kernel)
-            dims = [d.sym for d in kernel.type.dims]
+        for kernel in (job.kernels[r.name] for r in job.requests):
+            name, known = kernel.name, job.constants(kernel.name)
+            command, params, results, needed = self._chosen(patterns, job, kernel)
             if isinstance(command, TiledCommand):
-                if patterns.arch.borrowed:
-                    command, params, memory_needs = self._leased(patterns, job, kernel, (command, params))
-                    needs[r.name] = Needs(tuple(dims), memory_needs)
-                functions[r.name] = launcher = launching(patterns.arch, driver, device, command, params)
-                known = job.constants(r.name)
+                functions[name] = launcher = launching(patterns.arch, driver, device, command, params)
                 if (saved := launcher.saved(known)) is not None:
-                    streams[r.name] = saved
+                    streams[name] = saved
                 launcher.settle(known)
-                continue
-            command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
-            calls[r.name] = call_of(
-                patterns.arch, driver, device, command, params, results, dims, job.constants(r.name)
-            )
-            needed = room_of(patterns.arch, command).bytes
-            if needed != 0:
-                needs[r.name] = Needs(tuple(dims), Workspace(needed))
+            else:
+                dims = [d.sym for d in kernel.type.dims]
+                calls[name] = call_of(patterns.arch, driver, device, command, params, results, dims, known)
+            if needed is not None:
+                needs[name] = needed
         return DeviceCode("", functions=functions, calls=calls, streams=streams, needs=needs)
 
+    def needs(self, job: DeviceJob) -> Mapping[str, Needs]:
+        """Return the scratch memory of commands, as `emit` says it.
+
+        Raises:
+            CompileError: `accel.no-room`.
+        """
+        patterns = self._patterns_on(job.board, job.devices[0])
+        if isinstance(self._class.emit, Stream) and not patterns.arch.borrowed:
+            return {}
+        kernels = (job.kernels[r.name] for r in job.requests)
+        found = {k.name: self._chosen(patterns, job, k)[-1] for k in kernels}
+        return {name: needed for name, needed in found.items() if needed is not None}
+
+    def _chosen(
+        self, patterns: Patterns, job: DeviceJob, kernel: Kernel
+    ) -> tuple[Found, Sequence[Var], Sequence[Expr], Needs | None]:
+        """Return the command of a kernel in what is free where it is called, and what it needs of that.
+
+        Raises:
+            CompileError: `accel.no-room`.
+        """
+        command, params, results = _of_kernel(patterns, kernel)
+        dims = tuple(d.sym for d in kernel.type.dims)
+        if isinstance(command, TiledCommand):
+            if not patterns.arch.borrowed:
+                return command, params, results, None
+            command, params, results, room = self._leased(patterns, job, kernel, (command, params, results))
+            return command, params, results, Needs(dims, room, note=command.note)
+        memory = job.board.devices_by_name[job.devices[0]].memories[0]
+        command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
+        size = room_of(patterns.arch, command).bytes
+        needed = (
+            None if size == 0 else Needs(dims, Workspace(size), note=choices_said(patterns.arch, command))
+        )
+        return command, params, results, needed
+
     def _leased(
-        self, patterns: Patterns, job: DeviceJob, kernel: Kernel, known: tuple[TiledCommand, Sequence[Var]]
-    ) -> tuple[TiledCommand, Sequence[Var], Workspace]:
+        self,
+        patterns: Patterns,
+        job: DeviceJob,
+        kernel: Kernel,
+        known: tuple[TiledCommand, Sequence[Var], Sequence[Expr]],
+    ) -> tuple[TiledCommand, Sequence[Var], Sequence[Expr], Workspace]:
         """Return the stream of a kernel in what is free where it is called, with the scratch memory for that.
 
         Args:
             patterns: of the device, with all of its memories.
             job: says what is free.
             kernel: which.
-            known: its stream in all of them, and its parameters.
+            known: its stream in all of them, its parameters and results.
 
         Raises:
             CompileError: `accel.no-room`.
@@ -223,9 +254,9 @@ class AcceleratorBackend(Backend):
         needed = _borrowed(patterns.arch, known[0])
         if free is not None and needed > free:
             less = self._patterns_in(patterns, job.arch, free)
-            command, params, _ = _of_kernel(less, kernel, f"{free} bytes of '{memory}' are free there")
+            command, *rest = _of_kernel(less, kernel, f"{free} bytes of '{memory}' are free there")
             assert isinstance(command, TiledCommand), "it is a stream with more room"
-            known, needed = (command, params), _borrowed(patterns.arch, command)
+            known, needed = (command, *rest), _borrowed(patterns.arch, command)
         return *known, Workspace(lit(needed), memory=memory)
 
 

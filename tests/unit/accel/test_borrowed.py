@@ -205,3 +205,21 @@ def test_declarations_that_cannot_be_are_refused(tmp_path, of: str, message: str
     with pytest.raises(CompileError) as refused:
         backend_in_file(str(path)).description
     assert message in str(refused.value)
+
+
+@pytest.mark.llvm
+def test_explanations_say_the_tiles_and_the_room_that_a_compilation_gives(tmp_path, whole) -> None:
+    takes, most = whole
+    notes: set[str] = set()
+    for budget in (takes, takes - most // 2):
+        board, options = board_of(tmp_path), {"budget": (f"ram={budget}",)}
+        told = inlay.explain(parse_module(MODEL, table()), board, at="conv_integer", threads=1, **options)
+        parts = [p for t in told.told for p in t.parts]
+        found = compiled(board, **options)
+        assert {p.schedule.why_none.partition(": ")[2] for p in parts} == {
+            k.note for k in found.module.kernels.values() if k.workspaces
+        }
+        assert scratch(found)[1] in {r.stored.bytes.value for p in parts for r in p.results if r.stored}
+        notes |= {p.schedule.why_none for p in parts}
+    assert len(notes) == 2
+    assert all("a stream of" in note for note in notes)
