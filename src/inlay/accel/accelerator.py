@@ -28,6 +28,7 @@ from inlay.accel.declare import (
     Param,
     PatternDecl,
     Queue,
+    RegionDecl,
     Shared,
     Size,
 )
@@ -86,6 +87,7 @@ class Description:
         order: how queues wait for each other.
         counts, events: those of it that are commands, by name.
         choices: what the compiler picks for a command, by name.
+        region: how several matches are one call, where they are.
     """
 
     cls: type[Accelerator]
@@ -102,6 +104,7 @@ class Description:
     counts: Mapping[str, AtMost]
     events: Mapping[str, Events]
     choices: Mapping[str, Choice]
+    region: RegionDecl | None
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -204,6 +207,7 @@ def describe(cls: type[Accelerator]) -> Description:
         counts,
         events,
         _of(declared, Choice),
+        next(iter(_of(declared, RegionDecl).values()), None),
     )
     findings = Collector()
     for problem, about in (*ignored(cls, declared), *_problems(made)):
@@ -240,10 +244,24 @@ def _problems(d: Description) -> Iterator[tuple[str, object]]:
         if not choice.values or min(choice.values) < 1:
             listed = ", ".join(map(str, choice.values)) or "none"
             yield f"found the values {listed} of '{name}', needed some above 0", None
+    if d.region is not None:
+        yield from ((problem, d.region.write) for problem in _of_region(d))
     for i in d.instructions.values():
-        if i.name not in d.encoders:
+        if i.name not in d.encoders and d.region is None:
             yield f"found no encoding of the instruction '{i.name}', needed one by @encodes", i.meaning
         yield from ((problem, i.meaning) for problem in _of_instruction(d, i))
+
+
+def _of_region(d: Description) -> Iterator[str]:
+    """Yield what a class cannot have beside a function that makes calls of whole regions."""
+    if isinstance(d.cls.emit, Stream):
+        yield "found a region of a device that reads a stream, which has its own larger streams"
+    if d.encoders:
+        listed = ", ".join(map(repr, d.encoders))
+        yield f"found the encoding of {listed} beside a region, which writes all commands"
+    scratch = (x for i in d.instructions.values() for x in i.operands.values() if x.access is Access.SCRATCH)
+    if d.choices or any(scratch):
+        yield "found a Choice or a Temp beside a region, whose scratch memory is r.scratch(bytes)"
 
 
 def _of_calls(d: Description) -> Iterator[tuple[str, object]]:

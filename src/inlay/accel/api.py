@@ -33,6 +33,7 @@ from inlay.accel.declare import (
     hook,
     instruction,
     pattern,
+    region,
 )
 from inlay.accel.engines import AtMost, Copy, Events, Interlock, Pad, Stream, Token, Word
 from inlay.accel.nest import Local, nest
@@ -93,6 +94,7 @@ __all__ = [
     "nest",
     "pattern",
     "program",
+    "region",
     "requantize",
     "requantize_float",
     "rescale",

@@ -9,48 +9,43 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import assert_never
 
 import numpy as np
 
-from inlay.accel.above import Above
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
 from inlay.accel.borrowed import bytes_of, has_any, memory_of, places, rooms_in, taken
-from inlay.accel.c_arguments import CCalls
 from inlay.accel.chains import larger
-from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, beside, place_of
+from inlay.accel.declare import Absent, Driver, Mock, beside
+from inlay.accel.driver_calls import call_of, results_of, tensors_of
 from inlay.accel.engines import Stream
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
-from inlay.accel.mock import mock_of
+from inlay.accel.offered import keep_fastest, keep_largest, offered
 from inlay.accel.overlay import Block, Mismatch, blocks
-from inlay.accel.pattern import Applied
+from inlay.accel.region import WholeCall, regions, whole_call
 from inlay.accel.repeat import loops_missed
-from inlay.accel.steps import Room, choices_said, chosen_for, room_of
+from inlay.accel.steps import choices_said, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
-from inlay.accel.written import encoded_call, given_to, number_of
 from inlay.analysis.candidates import Candidate, Miss
-from inlay.arith.expr import Int, Sym, lit, to_int
+from inlay.arith.expr import lit
 from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.codegen.program_hooks import Level, ProgramHook, When
-from inlay.ir.expr import Call, Expr, Function, OpRef, Tuple, Var
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Kernel, Workspace
 from inlay.ir.module import Module
-from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
 from inlay.machine.device import Arch, Device
-from inlay.runtime.calls import DriverCall, LibraryFunction, opened
-from inlay.runtime.driver_arguments import Tensor
+from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
 from inlay.runtime.streams import StreamCall
 
@@ -126,7 +121,7 @@ class AcceleratorBackend(Backend):
         for function in module.functions.values():
             loops = {id(c): why for c, why in loops_missed(function, repeats)} if repeats else {}
             for block in blocks(function.body):
-                found += _offered(patterns, block, device, loops)
+                found += offered(patterns, block, device, loops)
         return found
 
     def most_turns(self, board: Board, device: str) -> int:
@@ -182,17 +177,19 @@ class AcceleratorBackend(Backend):
         needs: dict[str, Needs] = {}
         for kernel in (job.kernels[r.name] for r in job.requests):
             name, known = kernel.name, job.constants(kernel.name)
-            command, params, results, needed = self._chosen(patterns, job, kernel)
-            if isinstance(command, TiledCommand):
-                functions[name] = launcher = launching(patterns.arch, driver, device, command, params)
+            c = self._chosen(patterns, job, kernel)
+            if isinstance(c.command, TiledCommand):
+                functions[name] = launcher = launching(patterns.arch, driver, device, c.command, c.params)
                 if (saved := launcher.saved(known)) is not None:
                     streams[name] = saved
                 launcher.settle(known)
             else:
                 dims = [d.sym for d in kernel.type.dims]
-                calls[name] = call_of(patterns.arch, driver, device, command, params, results, dims, known)
-            if needed is not None:
-                needs[name] = needed
+                calls[name] = call_of(
+                    patterns.arch, driver, device, c.command, c.params, c.results, dims, known, c.whole
+                )
+            if c.needs is not None:
+                needs[name] = c.needs
         return DeviceCode("", functions=functions, calls=calls, streams=streams, needs=needs)
 
     def needs(self, job: DeviceJob) -> Mapping[str, Needs]:
@@ -205,31 +202,57 @@ class AcceleratorBackend(Backend):
         if isinstance(self._class.emit, Stream) and not patterns.arch.borrowed:
             return {}
         kernels = (job.kernels[r.name] for r in job.requests)
-        found = {k.name: self._chosen(patterns, job, k)[-1] for k in kernels}
+        found = {k.name: self._chosen(patterns, job, k).needs for k in kernels}
         return {name: needed for name, needed in found.items() if needed is not None}
 
-    def _chosen(
-        self, patterns: Patterns, job: DeviceJob, kernel: Kernel
-    ) -> tuple[Found, Sequence[Var], Sequence[Expr], Needs | None]:
+    def _chosen(self, patterns: Patterns, job: DeviceJob, kernel: Kernel) -> _Chosen:
         """Return the command of a kernel in what is free where it is called, and what it needs of that.
 
         Raises:
             CompileError: `accel.no-room`.
         """
-        command, params, results = _of_kernel(patterns, kernel)
+        arch, (command, params, results) = patterns.arch, _of_kernel(patterns, kernel)
         dims = tuple(d.sym for d in kernel.type.dims)
         if isinstance(command, TiledCommand):
-            if not patterns.arch.borrowed:
-                return command, params, results, None
+            if not arch.borrowed:
+                return _Chosen(command, params, results)
             command, params, results, room = self._leased(patterns, job, kernel, (command, params, results))
-            return command, params, results, Needs(dims, room, note=command.note)
-        memory = job.board.devices_by_name[job.devices[0]].memories[0]
-        command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
-        size = room_of(patterns.arch, command).bytes
-        needed = (
-            None if size == 0 else Needs(dims, Workspace(size), note=choices_said(patterns.arch, command))
-        )
-        return command, params, results, needed
+            return _Chosen(command, params, results, Needs(dims, room, note=command.note))
+        free = partial(job.free, kernel.name, job.board.devices_by_name[job.devices[0]].memories[0])
+        if arch.description.region is not None and not isinstance(self.driver, Mock):
+            whole = self._whole(
+                arch, command, params, results, kernel.name, free(), job.constants(kernel.name)
+            )
+            size, note = lit(whole.scratch), f"one program of {len(command.steps)} commands"
+            needed = Needs(dims, Workspace(size) if whole.scratch else None, note=note)
+            return _Chosen(command, params, results, needed, whole)
+        command = chosen_for(arch, command, kernel.name, free)
+        size = room_of(arch, command).bytes
+        needed = None if size == 0 else Needs(dims, Workspace(size), note=choices_said(arch, command))
+        return _Chosen(command, params, results, needed)
+
+    def _whole(
+        self,
+        arch: Architecture,
+        command: Command,
+        params: Sequence[Var],
+        results: Sequence[Expr],
+        kernel: str,
+        free: int | None,
+        known: Sequence[Mapping[int, np.ndarray]],
+    ) -> WholeCall:
+        """Return the call of a region.
+
+        Raises:
+            CompileError: `accel.no-room` where what makes it fails, as it may if less is free than it wants.
+        """
+        try:
+            return whole_call(arch, command, tensors_of(params, results), known, free)
+        except InlayError:
+            raise
+        except Exception as failure:
+            why = f"{free} bytes are free there, and {fault_of(failure)}"
+            raise error("accel.no-room", f"found no room where {kernel} is called: {why}") from failure
 
     def _leased(
         self,
@@ -260,125 +283,22 @@ class AcceleratorBackend(Backend):
         return *known, Workspace(lit(needed), memory=memory)
 
 
-_Missed = dict[int, tuple[tuple[int, int], Miss]]
-"""The nearest miss of operations, by identity, with how near it is."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    """The command of a kernel.
 
-
-def _offered(
-    patterns: Patterns, block: Block, device: str, loops: Mapping[int, str]
-) -> list[Candidate | Miss]:
-    """Return candidates of a block, and for operations that are in none the nearest miss.
-
-    Args:
-        patterns: of the architecture.
-        block: of a program.
-        device: that would run them.
-        loops: why operations, by identity, are in no step that is repeated.
+    Attributes:
+        command: what is done.
+        params, results: of the function that it is.
+        needs: scratch memory, if any.
+        whole: the call that a region is; None for commands that are written one by one.
     """
-    found: list[Candidate | Miss] = []
-    missed: _Missed = {}
-    taken: set[int] = set()
-    streams: dict[Var, TiledCommand] = {}
-    for var, call in block.calls.items():
-        for result in patterns.at(var, block):
-            match result:
-                case Mismatch(depth=0):
-                    pass
-                case Mismatch(depth=depth, reason=reason):
-                    _keep(missed, call, (-depth, 1), Miss(call, device, reason, depth))
-                case Command() | TiledCommand():
-                    reasons = result.reasons or _unwritten(patterns.arch, result)
-                    if not reasons:
-                        found.append(_candidate(patterns.arch, result, device))
-                        _keep_fastest(streams, var, result)
-                        taken |= {id(x) for x in result.calls}
-                    why = f"{result.pattern}: {'; '.join(reasons)}"
-                    for x in result.calls:
-                        _keep(
-                            missed,
-                            x,
-                            (-len(result.calls), len(reasons)),
-                            Miss(x, device, why, len(result.calls)),
-                        )
-    wholes = larger(patterns.tiler, block.calls, block.uses, streams)
-    found += [_candidate(patterns.arch, whole, device) for whole in wholes]
-    above = Above(block)
-    for call in block.calls.values():
-        if why := loops.get(id(call)):
-            missed[id(call)] = ((0, 0), Miss(call, device, why))
-        elif id(call) not in missed and (miss := _outside(patterns, call, device, above, missed)) is not None:
-            missed[id(call)] = ((0, 0), miss)
-    return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
 
-
-def _keep_fastest(streams: dict[Var, TiledCommand], var: Var, result: Found) -> None:
-    """Keep the stream that computes a value in the fewest cycles."""
-    if isinstance(result, TiledCommand) and (var not in streams or result.total < streams[var].total):
-        streams[var] = result
-
-
-def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
-    """Return why a command cannot be written: the encoding fails."""
-    if isinstance(command, TiledCommand):
-        return ()  # its words are a part of it
-    try:
-        for c in command.steps:
-            encoded_call(arch, c)
-    except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
-        return (fault_of(failure),)
-    return ()
-
-
-def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: _Missed) -> Miss | None:
-    """Return that an operation is in no pattern, with those that there are; or not in its place in one.
-
-    Of several patterns that one is told of which most of what reads it is as the pattern has it.
-
-    Args:
-        patterns: of the architecture.
-        call: of the operation.
-        device: that does not take it.
-        above: what reads the values of the block.
-        missed: why operations are no results of patterns.
-    """
-    assert isinstance(call.callee, OpRef), "operators are called"
-    name = call.callee.op.name
-    having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
-    if not having:
-        takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
-        return Miss(call, device, f"{name} is in none" + (f" ({takes})" if takes else ""))
-    inner = [p.mapped.result for p in having if isinstance(p.mapped.result, Applied)]
-    found = [
-        (*above.nearest(call, result), p.name, result)
-        for p, result in zip(having, inner, strict=True)
-        if name not in result.operators
-    ]
-    if not found:
-        return None
-    depth, why, last, pattern, result = max(found, key=lambda x: x[0])
-    if not why and id(last) in missed:
-        known = missed[id(last)][1]
-        return Miss(call, device, known.reason, known.depth)
-    why = f": {why}" if why else ""
-    wanted = " or ".join(result.operators)
-    return Miss(call, device, f"{pattern} takes {name} with {wanted} behind it{why}", depth)
-
-
-def _keep(
-    missed: dict[int, tuple[tuple[int, int], Miss]], call: Call, rank: tuple[int, int], m: Miss
-) -> None:
-    """Keep the nearest miss: what agrees most, then the fewest reasons."""
-    if id(call) not in missed or rank < missed[id(call)][0]:
-        missed[id(call)] = (rank, m)
-
-
-def _candidate(arch: Architecture, command: Found, device: str) -> Candidate:
-    note = command.note if isinstance(command, TiledCommand) else ""
-    return Candidate(command.calls, device, command.pattern, _picoseconds(arch, command), note)
-
-
-def _picoseconds(arch: Architecture, command: Found) -> Int:
-    return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
+    command: Found
+    params: Sequence[Var]
+    results: Sequence[Expr]
+    needs: Needs | None = None
+    whole: WholeCall | None = None
 
 
 def _borrowed(arch: Architecture, command: TiledCommand) -> int:
@@ -398,91 +318,6 @@ def _of_kernel(
     function = getattr(kernel.body, "function", None)
     assert isinstance(function, Function), "a region keeps the operations that it was made of"
     return _found(patterns, function, kernel.name, room), function.params, results_of(function)
-
-
-def results_of(function: Function) -> Sequence[Expr]:
-    """Return the values that a function in A-normal form gives, in the order of its results."""
-    lets, tail = spine(function.body)
-    together = next((let.value for let in reversed(lets) if let.var is tail), tail)
-    return together.fields if isinstance(together, Tuple) else (tail,)
-
-
-def running(
-    arch: Architecture,
-    driver: Driver,
-    device: str,
-    command: Found,
-    params: Sequence[Var],
-    results: Sequence[Expr],
-    dims: Sequence[Sym],
-) -> Callback:
-    """Return what makes a driver do a command, in this process; as `call_of`."""
-    if isinstance(command, TiledCommand):
-        return launching(arch, driver, device, command, params)
-    return opened(call_of(arch, driver, device, command, params, results, dims))
-
-
-def call_of(
-    arch: Architecture,
-    driver: Driver,
-    device: str,
-    command: Command,
-    params: Sequence[Var],
-    results: Sequence[Expr],
-    dims: Sequence[Sym],
-    known: Sequence[Mapping[int, np.ndarray]] = (),
-) -> DriverCall:
-    """Return a command as a call of a driver.
-
-    Args:
-        arch: the architecture.
-        driver: whose.
-        device: the name of the device, for messages.
-        command: what is to be done.
-        params: of the function that it is, of which the tensors are those of the kernel.
-        results: of that function, which are the tensors behind those.
-        dims: of the program, in the order in which the kernel is given them.
-        known: for each call of the kernel in the program its operands that are constants, by position.
-
-    Raises:
-        RunError: `run.device-absent` where nothing drives the device.
-        CompileError: `accel.declaration` where the encoding is none.
-    """
-    places, room = {sym: i for i, sym in enumerate(dims)}, room_of(arch, command)
-    tensors: Sequence[Expr] = (*(p for p in params if isinstance(p.type, TensorType)), *results)
-    made = [
-        _step(arch, driver, device, c, _operands(arch, tensors, c, room, at, places), places, known)
-        for at, c in enumerate(command.steps)
-    ]
-    predicted = number_of(_picoseconds(arch, command), places).value
-    return replace(made[-1], picoseconds=predicted, before=tuple(made[:-1]))
-
-
-def _step(
-    arch: Architecture,
-    driver: Driver,
-    device: str,
-    command: Command,
-    operands: Mapping[str, Tensor | bytes],
-    places: Mapping[Sym, int],
-    known: Sequence[Mapping[int, np.ndarray]],
-) -> DriverCall:
-    """Return one command as a call of a driver, without those before it."""
-    match driver:
-        case Library() | Process() | Socket():
-            emit = type(arch.device).emit
-            assert isinstance(emit, CCalls), "checked with the class"
-            function, args = given_to(arch, command, operands, places, known)
-            target = LibraryFunction(place_of(driver), function, emit.status, emit.faults)
-            return DriverCall(device, target, args)
-        case Mock():
-            code, order, asked = mock_of(arch, command.instruction, command.sizes)
-            numbers = [number_of(to_int(d), places) for d in asked]
-            return DriverCall(device, code, (*(operands[n] for n in order), *numbers))
-        case Absent(why=why):
-            raise error("run.device-absent", f"'{device}' cannot be used: {why}")
-        case _:
-            assert_never(driver)
 
 
 def _found(patterns: Patterns, function: Function, name: str, room: str) -> Found:
@@ -505,49 +340,19 @@ def _all(patterns: Patterns, block: Block, last: Var) -> Iterator[Found]:
     """Yield what computes the last value of a region, then the larger streams of it."""
     yield from (c for c in patterns.at(last, block, outlined=True) if not isinstance(c, Mismatch))
     streams: dict[Var, TiledCommand] = {}
+    single: dict[Var, Command] = {}
     for var in block.calls:
         for c in patterns.at(var, block, outlined=True):
             if not isinstance(c, Mismatch) and not c.reasons:
-                _keep_fastest(streams, var, c)
+                keep_fastest(streams, var, c)
+                keep_largest(single, var, c)
     yield from larger(patterns.tiler, block.calls, block.uses, streams)
+    if patterns.arch.description.region is not None:
+        yield from (c for c, _ in regions(block.calls, block.uses, single, lambda _: ()))
 
 
 def _is_operation(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.callee, OpRef)
-
-
-def _operands(
-    arch: Architecture,
-    tensors: Sequence[Expr],
-    command: Command,
-    room: Room,
-    step: int,
-    places: Mapping[Sym, int],
-) -> dict[str, Tensor | bytes]:
-    """Return which tensor of the kernel each operand is, behind them scratch memory; or bytes.
-
-    Args:
-        arch: the architecture.
-        tensors: of the kernel, what it reads before what it gives.
-        command: one of those that the kernel is.
-        room: scratch memory of all of them.
-        step: which of them it is.
-        places: of the dims of the program among the integers of the kernel.
-    """
-    found: dict[str, Tensor | bytes] = {}
-
-    def scratch(at: Int) -> Tensor:
-        return Tensor(len(tensors), number_of(at, places).value)
-
-    for name, value in command.operands.items():
-        constant = command.constant(name, arch)
-        if constant is not None:
-            found[name] = constant.tobytes()
-        elif value in room.values:
-            found[name] = scratch(room.values[value])
-        else:
-            found[name] = Tensor(next(i for i, t in enumerate(tensors) if t is value))
-    return {**found, **{n: scratch(at) for n, at in room.temps[step].items()}}
 
 
 def backend_in(module: ModuleType) -> AcceleratorBackend:
@@ -571,6 +376,7 @@ def backend_in_file(path: str) -> AcceleratorBackend:
     file = Path(path)
     source = SourceFileLoader(file.stem, path)
     module = module_from_spec(ModuleSpec(file.stem, source, origin=path))
+    module.__file__ = path
     try:
         exec(source.source_to_code(source.get_data(path), path), module.__dict__)
     except InlayError:

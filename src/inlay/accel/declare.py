@@ -375,6 +375,24 @@ def encodes(*things: object) -> Callable[..., Encoder]:
     return made
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionDecl:
+    """How matches that lie side by side are one call: a function of the device and of a `Region`."""
+
+    name: str
+    write: Callable[..., Any]
+
+
+def region(write: Callable[..., Any]) -> RegionDecl:
+    """Declare that matches which lie side by side become one call, for compilers that take graphs.
+
+    The function under it is given them as `r`, and returns a `call`, as a rule of a `program`. Where it
+    fails, fewer matches are tried, and what is left runs elsewhere with that reason. A class that has one has
+    no `@encodes`.
+    """
+    return RegionDecl(write.__name__, write)
+
+
 @dataclass(frozen=True, slots=True)
 class Poll:
     """A function that says whether the device is done: 1 where it is, 0 not yet, less than 0 a fault.
