@@ -32,6 +32,8 @@ Number = Callable[[Any], int] | int
 class Node:
     """A value of a pattern; `+` of two is an `add`.
 
+    A constant that is added to a product is its bias: products without one have a bias of 0.
+
     Attributes:
         name: under which a match has it; empty for none.
         dtypes: that it may have; any where empty.
@@ -41,6 +43,9 @@ class Node:
     dtypes: tuple[DType, ...]
 
     def __add__(self, other: Node) -> Applied:
+        for x, c in ((self, other), (other, self)):
+            if isinstance(x, Applied) and isinstance(c, Input) and x.is_product and c.is_bias:
+                return Applied("", (), ("add",), (x, c), otherwise=0)
         return Applied("", (), ("add",), (self, other))
 
 
@@ -49,6 +54,11 @@ class Input(Node):
     """Any value: an operand of the sub-program. `constant` takes constants alone."""
 
     constant: bool
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether it is a constant that sums of products may have added."""
+        return self.constant and self.dtypes == (I32,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +83,11 @@ class Applied(Node):
     parts: int = 0
     otherwise: float | None = None
     said: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a sum of products."""
+        return self.operators in (("conv_integer",), ("matmul_integer",))
 
     @property
     def scales(self) -> tuple[Node, ...]:
