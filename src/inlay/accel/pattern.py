@@ -295,12 +295,19 @@ class Builder:
         Each is taken less its zero point, times a power of two, and requantized to a scale that both have, as
         TFLite adds bytes. A `p.requantize` behind it makes few bits of it again.
         """
+        return self.requantize(self._weighted(x)) + self.requantize(self._weighted(z))
 
-        def scaled(t: Node) -> Applied:
-            zero, fraction = (Input(f"{n} of {t.name}", (I32,), constant=True) for n in ("zero", "fraction"))
-            return self.requantize(self.op("mul", self.op("cast", t) + zero, fraction))
+    def weighted_sum(self, x: Node, z: Node) -> Applied:
+        """Return the sum of two tensors of integers with scales of their own, in i32.
 
-        return scaled(x) + scaled(z)
+        Each is taken less its zero point, times an integer: so QDQ models in ONNX add bytes. A `p.requantize`
+        by a power of two is behind it.
+        """
+        return self._weighted(x) + self._weighted(z)
+
+    def _weighted(self, x: Node) -> Applied:
+        zero, factor = (Input(f"{n} of {x.name}", (I32,), constant=True) for n in ("zero", "factor"))
+        return self.op("mul", self.maybe("add", self.op("cast", x), zero, otherwise=0), factor)
 
     def part(self, x: Node, of: int, *, name: str = "") -> Applied:
         """Return one of several equal parts of the last axis; a match has `index`, which one it is."""

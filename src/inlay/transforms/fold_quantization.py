@@ -40,6 +40,7 @@ from inlay.transforms._integers.signs import (
     turned,
     turned_behind,
     turned_cast,
+    turned_dequantize,
     turned_requantize,
 )
 from inlay.transforms._integers.spelled import spelled_quantize
@@ -209,6 +210,7 @@ _EXACT: dict[str, _Rule] = {
     **dict.fromkeys(("concat", "pad", "maximum", "minimum"), turned_behind),
     **dict.fromkeys((*sorted(MOVES), "resize"), _moved),
     "cast": turned_cast,
+    "dequantize": turned_dequantize,
 }
 """Rules that keep every bit of the result."""
 

@@ -20,6 +20,7 @@ from inlay.arith.dtype import I8, I32, U8, DType
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ops.elementwise import CastAttrs
 from inlay.ops.padding import PadAttrs, PadMode
+from inlay.ops.quantized import DequantizeAttrs
 from inlay.ops.requantization import RequantizeAttrs
 from inlay.transforms._integers.numbers import BYTES, Factor, Whole, ends_of, type_of
 from inlay.transforms._integers.scene import Scene
@@ -107,6 +108,18 @@ def turned_cast(scene: Scene, call: Call) -> Expr | None:
         return None
     wide = scene.bind("cast", (x,), CastAttrs(I32))
     return scene.bind("add", (wide, scene.number(moved_by(type_of(call.args[0]).dtype), I32)))
+
+
+def turned_dequantize(scene: Scene, call: Call) -> Expr | None:
+    """Take the zero point of bytes that were turned from the bytes before."""
+    q, scale, *zero = call.args
+    x = source_of(scene, q)
+    points = scene.array(zero[0]) if zero else np.zeros((), np.int64)
+    if x is None or points is None or not is_turned(scene, type_of(q).dtype):
+        return None
+    to = type_of(x).dtype
+    moved = scene.number(points.astype(np.int64) + moved_by(to), to)
+    return scene.block.make(scene.op("dequantize"), (x, scale, moved), attrs_of(call, DequantizeAttrs))
 
 
 _Sources = list[Expr | None]
