@@ -133,7 +133,8 @@ class Overlay:
         call = self.block.calls.get(e) if isinstance(e, Var) else None
         wanted = " or ".join(node.operators)
         if call is None or not isinstance(call.callee, OpRef):
-            raise self._mismatch(f"an operand of it is no {wanted}")
+            what = "a constant" if isinstance(e, Const) else "a value that comes from elsewhere"
+            raise self._mismatch(f"{what} where {wanted} is taken")
         name = call.callee.op.name
         if name not in node.operators:
             raise self._mismatch(f"{name} where {wanted} is taken")
@@ -152,6 +153,8 @@ class Overlay:
             args = self._without_factors(node, args)
         if node.parts:
             args = self._without_ends(node, args)
+        if node.is_product and len(args) > 2:
+            raise self._mismatch(f"{name} with zero points that are no part of a bias: neither factor is constant")
         if len(args) != len(node.operands):
             raise self._mismatch(f"{name} of {len(args)} operands")
         if name in _COMMUTATIVE:
