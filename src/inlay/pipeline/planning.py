@@ -93,8 +93,7 @@ def setting_of(
     Raises:
         CompileError: of the board.
     """
-    board = runnable(find_detected(options.board))
-    board = _saturating(board) if options.numerics == "saturating" else board
+    board = _saturating(runnable(find_detected(options.board)), options.numerics)
     # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
@@ -158,8 +157,10 @@ def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device
     return round(macs / speed.macs_per_ns / threads.get(name, 1))
 
 
-def _saturating(board: Board) -> Board:
-    """Return a board whose devices may take instructions that saturate."""
+def _saturating(board: Board, numerics: str) -> Board:
+    """Return a board whose devices may take instructions that saturate, if that is asked for."""
+    if numerics != "saturating":
+        return board
     return replace(
         board, archs=tuple(replace(a, facts=(*a.facts, ("saturating", True))) for a in board.archs)
     )

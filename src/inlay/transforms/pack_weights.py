@@ -16,9 +16,9 @@ off before, where that format holds the difference. Convolutions of 3 x 3 take W
 is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wants one side without a sign,
 128 is added to what has one, and `128 * sum(w)` is taken off the sums, with what is added to them anyway.
 
-**Narrow floats.** Operands that are bf16 (`round-operands`) are packed in groups as well, where an instruction
-adds products of bf16, weights that are computed too, by an operation in front. What f16 or bf16 hold
-exactly of larger constants is kept so (`_stored_weights`).
+**Narrow floats.** Operands that are bf16 (`round-operands`) are packed in groups as well, where an
+instruction adds products of bf16, weights that are computed too, by an operation in front. What f16 or bf16
+hold exactly of larger constants is kept so (`_stored_weights`).
 
 **Bytes for time.** Winograd's form takes more bytes than the sums as they are written: 16 weights for 9,
 and transformed tiles in scratch memory. It is chosen here alone: who keeps a program to a budget runs this
@@ -165,7 +165,6 @@ _BF16_FORMS = {
     "conv_nhwc": ("pack_bf16_weights", "conv_nhwc_bf16_packed"),
 }
 """The same where an instruction adds products of bf16."""
-
 
 
 @dataclass(frozen=True, slots=True)

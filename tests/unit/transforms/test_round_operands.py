@@ -38,7 +38,9 @@ def values(x: np.ndarray) -> str:
 def check(found: np.ndarray, exact: np.ndarray, terms: int) -> None:
     """Sums in f32 of exact products, in any order."""
     assert found.dtype == np.float32
-    assert np.abs(found - exact).max(initial=0) <= 2**-23 * max(terms, 4) * max(np.abs(exact).max(initial=0), 1)
+    assert np.abs(found - exact).max(initial=0) <= 2**-23 * max(terms, 4) * max(
+        np.abs(exact).max(initial=0), 1
+    )
 
 
 LEVELS = ("v2", "v3", "here")
@@ -59,14 +61,13 @@ def product(rows: object, terms: int, columns: int, w: np.ndarray | None) -> inl
     right = "w" if w is None else values(w)
     more = f", w: Tensor[{terms}, {columns}, f32]" if w is None else ""
     return parse_module(
-        f"fn main{dims}(x: Tensor[{second}, {terms}, f32]{more}) {{ relu(matmul(x, {right})) }} entry main;", table()
+        f"fn main{dims}(x: Tensor[{second}, {terms}, f32]{more}) {{ relu(matmul(x, {right})) }} entry main;",
+        table(),
     )
 
 
 @pytest.mark.llvm
-@pytest.mark.parametrize(
-    ("rows", "terms", "columns"), [(5, 24, 20), (None, 33, 17), (1, 300, 8)]
-)
+@pytest.mark.parametrize(("rows", "terms", "columns"), [(5, 24, 20), (None, 33, 17), (1, 300, 8)])
 def test_the_product_is_that_of_rounded_operands(
     processor: Target, rows: int | None, terms: int, columns: int
 ) -> None:
@@ -94,7 +95,7 @@ def test_two_computed_matrices(processor: Target) -> None:
 )
 @settings(max_examples=examples(6))
 def test_drawn_products(
-    rows: int, terms: int, columns: int, batch: tuple[int, ...], is_constant: bool  # noqa: FBT001
+    rows: int, terms: int, columns: int, batch: tuple[int, ...], is_constant: bool
 ) -> None:
     rows = rows if is_constant else rows + 64
     x, w = noise(*batch, rows, terms, seed=1), noise(terms, columns, seed=2)
