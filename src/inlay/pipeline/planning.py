@@ -110,7 +110,7 @@ def setting_of(
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
-            PackOptions: _packing(board, targets, options.calibration, counts),
+            PackOptions: _packing(board, targets, options, counts),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -139,10 +139,11 @@ def setting_of(
 
 
 def _packing(
-    board: Board, targets: Callable[[str], Target], measured: str, threads: Mapping[str, int]
+    board: Board, targets: Callable[[str], Target], options: PlaceOptions, threads: Mapping[str, int]
 ) -> PackOptions:
     """Return what constants are packed for, and how forms of operations are weighed."""
-    return PackOptions(_packed(board, targets), time=partial(_products_ns, board, measured, threads))
+    time = partial(_products_ns, board, options.calibration, threads)
+    return PackOptions(_packed(board, targets), time=time, bf16=options.precision == "bf16")
 
 
 def _is_host(board: Board, device: str) -> bool:

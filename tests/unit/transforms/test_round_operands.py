@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -190,6 +192,24 @@ def test_a_device_keeps_its_own_arithmetic() -> None:
     x = noise(4, 32, seed=3)
     exact = inlay.compile(module, cache="none")(x)
     np.testing.assert_allclose(inlay.compile(module, cache="none", **choices)(x), exact, atol=1e-5)
+
+
+def test_an_instruction_that_takes_tiny_numbers_for_zero_is_for_who_allows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Products that a model itself rounds are bf16 for all; which instruction computes them is not."""
+    plain = baseline("x86_64", "v4")
+    there = replace(plain, features=tuple(sorted((*plain.features, "avx512bf16"))))
+    monkeypatch.setattr(native, "host", lambda: there)
+    text = """
+fn main(x: Tensor[70, 50, bf16], w: Tensor[50, 35, bf16]) {
+  matmul(cast{dtype=f32}(x), cast{dtype=f32}(w))
+}
+entry main;
+"""
+    for precision, expected in (("f32", False), ("bf16", True)):
+        found = inlay.explain(parse_module(text, table()), view="fusion", precision=precision)
+        assert ("matmul_bf16_packed" in str(found.to_json())) is expected
 
 
 def test_a_precision_that_is_none_is_refused() -> None:
