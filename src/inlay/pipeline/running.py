@@ -29,10 +29,10 @@ from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
+from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
 from inlay.transforms.pack_weights import PASS as PACK_WEIGHTS
-from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.pack_weights import FasterForm, PackOptions
 from inlay.transforms.round_operands import PrecisionOptions, RoundedProduct
 

@@ -6,11 +6,12 @@
 
 The product of two bf16 is exact in f32, and so are sums and results f32 as before: what differs is that each
 operand has 8 bits instead of 24. That is all that the program means from here on, on every processor. Which
-instruction multiplies is for `pack-weights`, which reads `a` and `b` where a processor adds products of bf16 to
-f32; elsewhere weights are kept in bf16 and widened where they are used. What makes `x` writes `a` where it can.
+instruction multiplies is for `pack-weights`, which reads `a` and `b` where a processor adds products of bf16
+to f32; elsewhere weights are kept in bf16 and widened where they are used. What makes `x` writes `a` where
+it can.
 
-**What is rounded** depends on the program, not on the processor, so that results of two processors differ by the
-order of sums and by numbers below 2^-126 alone, which an instruction may take for 0. It is what such an
+**What is rounded** depends on the program, not on the processor, so that results of two processors differ by
+the order of sums and by numbers below 2^-126 alone, which an instruction may take for 0. It is what such an
 instruction is faster for: products of matrices and convolutions with weights that all rows share. Other
 products stay as they are, each with its reason (`Reason`). Products of tensors of bf16 are the same, without
 rounding of operands.
