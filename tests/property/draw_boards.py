@@ -18,9 +18,7 @@ Keys = Mapping[str, object]
 class Drawn:
     """A machine as it is drawn: devices with their architecture and memories, and the other tables."""
 
-    devices: list[tuple[str, str, list[str]]] = field(
-        default_factory=lambda: [("cpu", "native", ["ram"])]  # fmt: skip
-    )
+    devices: list[tuple[str, str, list[str]]] = field(default_factory=lambda: [("cpu", "native", ["ram"])])
     archs: dict[str, dict[str, object]] = field(default_factory=dict)
     memories: dict[str, dict[str, object]] = field(default_factory=lambda: {"ram": {}})
     coherent: list[str] = field(default_factory=lambda: ["cpu"])

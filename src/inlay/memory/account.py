@@ -10,9 +10,9 @@ Made of the plans that the program was compiled with and of its constants, for s
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
     constants  in the file, or copied to the memory of a device
 
-The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the plan is
-static, else an upper bound for calls that make each value once. Moments are the phases of kernels in program
-order.
+The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the
+plan is static, else an upper bound for calls that make each value once. Moments are the phases of kernels in
+program order.
 
 **Bound.** At each moment what is alive is needed, rounded up to the alignment; no plan of these values in
 this order takes less than the most of that.

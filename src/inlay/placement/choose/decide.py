@@ -109,7 +109,7 @@ def decide(
     outcome = simple(problem) if first else _worthy(optimise(problem, own), problem, worth)
     problem, outcome = _moving(problem, own, outcome, first=first)
     if outcome is None and len(board.devices) == 1:
-        # Nothing is chosen, and whether values fit is for the plan of memory to say: compiling asks nobody else.
+        # Nothing is chosen, and whether values fit is for the plan of memory to say, as when compiling.
         problem = replace(problem, capacity=())
         outcome = simple(problem)
     depends: dict[str, int] = {}
