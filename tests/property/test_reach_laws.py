@@ -1,7 +1,9 @@
 """What a device or an engine touches is in a memory that it reaches: drawn programs on drawn boards.
 
 The check knows nothing of the planner: it walks the program that comes out, takes the memory of every
-storage from there, and holds each access against what the board says of the one who makes it.
+storage from there, and holds each access against what the board says of the one who makes it. Boards are of
+two kinds: devices that are only described, with engines and stacks, and devices that there are: accelerators,
+OpenCL, this processor again, in any order.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from inlay.ops.device import copy_in
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT, InvokeAttrs, StorageAttrs
 from inlay.ops.table import table
 from inlay.pipeline.build_kernels import LoopBody
+from inlay.pipeline.detect import find_usable
 from inlay.pipeline.explain.memory import MemoryExplanation
 from tests.examples import examples
+from tests.property import draw_boards
 
 REFUSALS = {
     "board.invalid",
@@ -107,6 +111,28 @@ def draw_program(rng: random.Random, board: Board) -> str:
     result = f"add({names[-1]}, {rng.choice(names)})"
     body = "\n".join(lets)
     return f'fn main(x: {square}, w: {square}) -> {square} {{\n{body}\n  {result}\n}}\nentry main("x", "w") -> ("y");\n'
+
+
+def draw_integers(rng: random.Random, board: Board) -> str:
+    """Return a program of layers that accelerators take, with what only others run; some are put somewhere."""
+    weights = ", ".join(str(rng.randint(-9, 9)) for _ in range(64))
+    biases = ", ".join(str(rng.randint(-99, 99)) for _ in range(8))
+    inputs, lets = ["x"], []
+    for i in range(rng.randint(2, 5)):
+        x = rng.choice(inputs)
+        lets.append((f"s{i}", f"add(matmul_integer({x}, i8[8, 8]({weights})), i32[8]({biases}))"))
+        lets.append((f"v{i}", f"requantize{{zero=3}}(s{i}, f32(0.01))"))
+        if rng.random() < 0.3:
+            lets.append((f"w{i}", f"add(v{i}, {x})"))
+        inputs.append(lets[-1][0])
+    body = ""
+    for name, call in lets:
+        device, asked = rng.choice(board.devices), rng.random()
+        scope = f"![{rng.choice([*device.memories, 'global'])}]" if asked < 0.05 else ""
+        where = f" @{device.name}{scope}" if asked < 0.12 else ""
+        body += f"  let {name}{where} = {call};\n"
+    head = "fn main(x: Tensor[8, 8, i8]) -> Tensor[8, 8, i8]"
+    return f'{head} {{\n{body}  {inputs[-1]}\n}}\nentry main("x") -> ("y");\n'
 
 
 class Touched:
@@ -191,14 +217,22 @@ class Touched:
                 assert self.memory[t] in seen, f"{device} reads {t.name} of {writer} in {self.memory[t]}"
 
 
-def holds(seed: int) -> int:
-    """Check one drawn case; return the accesses that were looked at."""
+THERE = ("own", "native", "described", "opencl", "opencl")
+
+
+def holds(seed: int, *, there: bool = False) -> int:
+    """Check one drawn case; return the accesses that were looked at.
+
+    Args:
+        seed: of the case.
+        there: whether devices are drawn that there are, and not such as are only described.
+    """
     rng = random.Random(seed)
-    text = draw_board(rng)
+    text = draw_boards.draw_board(rng, THERE) if there else draw_board(rng)
     program = ""
     try:
-        board = read_board("drawn", text, place="drawn.toml")
-        program = draw_program(rng, board)
+        board = find_usable(read_board("drawn", text, place="drawn.toml"))
+        program = draw_integers(rng, board) if there and rng.random() < 0.7 else draw_program(rng, board)
         found = explain(infer_types(parse_module(program, table())), board, view="memory")
     except CompileError as failure:
         assert set(failure.ids) <= REFUSALS, f"{failure}\n{text}\n{program}"  # noqa: PT017
@@ -211,6 +245,17 @@ def holds(seed: int) -> int:
 
 def test_what_is_touched_is_within_reach():
     assert sum(holds(seed) for seed in range(examples(40))) > 100
+
+
+def test_what_devices_that_there_are_touch_is_within_reach():
+    assert sum(holds(seed, there=True) for seed in range(examples(20))) > 50
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(st.integers(0, 10**9))
+def test_what_devices_that_there_are_touch_is_within_reach_long(seed):
+    holds(seed, there=True)
 
 
 @pytest.mark.slow

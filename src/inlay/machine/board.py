@@ -2,8 +2,8 @@
 
 A known board is a TOML file in `boards/`, found by its name; a user's is a file anywhere
 (`board_file` reads both), or is built in Python and `check_board` says what is wrong with it. The
-first memory is the host's, and the *host* is a device that addresses it: the first one that is this
-processor, where there is one, else the first. It runs the virtual machine. So the order of devices
+first memory is the host's, and the *host* is a device that addresses it: the first one of the architecture
+`native`, where there is one, else the first. It runs the virtual machine. So the order of devices
 says which are preferred, and not which can run a program.
 
 **Access.** A device or an engine addresses the memories it lists. Two devices that both address a
@@ -56,8 +56,7 @@ class Board:
     def host(self) -> Device:
         """The device that runs the virtual machine."""
         own = [d for d in self.devices if self.memories[0].name in d.memories] or list(self.devices)
-        native = {a.name for a in self.archs if a.loader == NATIVE}
-        return next((d for d in own if d.arch in native), own[0])
+        return next((d for d in own if d.arch == NATIVE), own[0])
 
     @property
     def others(self) -> tuple[Device, ...]:

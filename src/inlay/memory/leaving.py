@@ -73,7 +73,7 @@ def with_result(
 
 
 def leaves_bank(results: Sequence[Storage], size: int, options: MemoryOptions) -> Storage | None:
-    """Return the result that takes a block of fixed places along, of those that are in it; the others are copied.
+    """Return which of the results in a block of fixed places takes it along; the others are copied.
 
     The runtime lets results go in turn, those that could be pages first, and the last one has the block for
     itself. A small part of a large block is copied or leaves as pages even so.

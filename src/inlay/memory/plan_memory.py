@@ -201,7 +201,19 @@ def inputs_of(activation: Activation, options: MemoryOptions) -> list[Storage]:
             size, end = size_of(param.type), activation.positions
             allowed = options.inputs if names is None else names
             reads = list(activation.reads.get(param, ()))
-            found.append(Storage([param], size, ALIGNMENT, allowed, 0, end, name=param.name, accesses=reads))
+            found.append(
+                Storage(
+                    [param],
+                    size,
+                    ALIGNMENT,
+                    allowed,
+                    0,
+                    end,
+                    name=param.name,
+                    span=param.span,
+                    accesses=reads,
+                )
+            )
     return found
 
 
