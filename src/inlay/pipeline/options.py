@@ -9,7 +9,6 @@ from inlay.base.diagnostics import error
 from inlay.base.options import option
 from inlay.machine.board import Board
 from inlay.memory.plan import Sharing
-from inlay.transforms.round_operands import PRECISIONS
 
 
 def default_cache() -> Path | None:
@@ -21,6 +20,8 @@ def default_cache() -> Path | None:
     return home / ".cache" / "inlay" if home.is_absolute() else None
 
 
+PRECISIONS = ("f32", "bf16")
+"""What products of floats may be computed in."""
 WORTH = 0.1
 """What a plan has to save, as a share of the time of the first device that can: predictions err."""
 

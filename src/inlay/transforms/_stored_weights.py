@@ -89,16 +89,12 @@ def narrow_table(
 ) -> Expr | None:
     """Return a `gather` from a table in 16 bits, widened behind it; None where it stays as it is."""
     table, index = call.args
+    assert isinstance(table, Const), "a table is narrowed that is a constant"
+    assert isinstance(table.value, np.ndarray), "a constant tensor has elements"
     assert isinstance(call.callee, OpRef), "operators are called by reference"
-    dtype = (
-        stored_format(call.callee.op.name, table, call.span, target, told)
-        if isinstance(table, Const)
-        else None
-    )
+    dtype = stored_format(call.callee.op.name, table, call.span, target, told)
     if dtype is None:
         return None
-    assert isinstance(table, Const)
-    assert isinstance(table.value, np.ndarray)
     narrow = make.const(table.value.astype(dtype.numpy), span=table.span)
     found = block.call(call.callee.op, (narrow, index), call.callee.attrs)
     return block.make(operators.definition("cast").op, (found,), CastAttrs(F32))

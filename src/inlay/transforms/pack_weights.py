@@ -262,7 +262,7 @@ def run(module: Module, context: PassContext) -> Module:
             return _packed_blocks(block, value, options, operators)
         if is_call(value, "add"):
             return _joined(block, value)
-        if is_call(value, "gather"):
+        if is_call(value, "gather") and isinstance(value.args[0], Const):
             target = options.targets("" if value.place is None else value.place.device)
             return None if target is None else narrow_table(block, value, target, operators, options.stored)
         product = _product(block, value)
@@ -339,12 +339,14 @@ def _computed_bf16(
 
     None for anything else, and where no instruction adds products of bf16.
     """
-    if not is_call(value, "matmul"):
+    if not options.bf16 or not is_call(value, "matmul"):
         return None
     x, w = (widened_from(block, a, BF16) for a in value.args)
+    if x is None or w is None:
+        return None
     target = options.targets("" if value.place is None else value.place.device)
     dot = None if target is None else options.pairs(target)
-    if x is None or w is None or target is None or dot is None:
+    if target is None or dot is None:
         return None
     assert isinstance(value.type, TensorType), "contractions have one result"
     assert isinstance(w.type, TensorType), "products have tensors for operands"

@@ -40,9 +40,6 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 
-PRECISIONS = ("f32", "bf16")
-"""What products of floats may be computed in."""
-
 
 class Reason(StrEnum):
     """Why a product stays in f32."""
@@ -99,7 +96,7 @@ class PrecisionOptions:
     """Options of this pass.
 
     Attributes:
-        precision: one of `PRECISIONS`.
+        precision: that products of floats may have, `f32` or `bf16`.
         rounds: whether products of a device are rounded, by its name; empty for the host.
         watch: is told each product of floats.
     """
