@@ -76,6 +76,7 @@ def draw_options(rng: random.Random, board: Board, *, is_open: bool) -> dict[str
         "outputs": (rng.choice("yz"),),
         "numerics": "saturating",
         "exact_qdq": True,
+        "batch": True,
     }
     if is_open:
         found |= {"typical": (f"n={rng.choice([1, 8, 512])}",), "dims": (f"n={rng.choice([1, 8, 64])}",)}
