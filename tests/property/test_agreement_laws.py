@@ -184,7 +184,7 @@ def _run(made: Compilation, module: Module, board: Board, options: dict[str, Any
 
 
 def test_who_explains_and_who_runs_agree() -> None:
-    found = Counter(agrees(seed) for seed in range(11, 11 + examples(2)))
+    found = Counter(agrees(seed) for seed in range(18, 18 + examples(2)))
     assert found["ran"]
 
 
