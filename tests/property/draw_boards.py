@@ -59,6 +59,8 @@ def draw_board(rng: random.Random, kinds: Sequence[str] = ("own", "native", "des
 def _host(b: Drawn, rng: random.Random) -> None:
     if rng.random() < 0.15:
         b.memories["ram"] = {"kind": "static", "bytes": rng.choice(["4KiB", "64KiB", "1MiB"])}
+    elif rng.random() < 0.15:
+        b.memories["ram"] = {"bytes": rng.choice(["1KiB", "16KiB", "1MiB"])}
     if rng.random() < 0.4:
         b.memories["cpu.stack"] = {"kind": "stack", "owner": "cpu", "bytes": rng.choice(["512B", "64KiB"])}
         b.devices[0][2].append("cpu.stack")

@@ -76,6 +76,7 @@ def draw_options(rng: random.Random, board: Board, *, is_open: bool) -> dict[str
         "outputs": (rng.choice("yz"),),
         "numerics": "saturating",
         "exact_qdq": True,
+        "batch": True,
     }
     if is_open:
         found |= {"typical": (f"n={rng.choice([1, 8, 512])}",), "dims": (f"n={rng.choice([1, 8, 64])}",)}
@@ -183,7 +184,7 @@ def _run(made: Compilation, module: Module, board: Board, options: dict[str, Any
 
 
 def test_who_explains_and_who_runs_agree() -> None:
-    found = Counter(agrees(seed) for seed in range(11, 11 + examples(2)))
+    found = Counter(agrees(seed) for seed in range(18, 18 + examples(2)))
     assert found["ran"]
 
 

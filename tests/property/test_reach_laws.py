@@ -9,6 +9,7 @@ OpenCL, this processor again, in any order.
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -143,7 +144,7 @@ class Touched:
         self.first = self.board.memories[0].name
         self.memory: dict[Var, str] = {}
         self.writers: dict[Var, set[str]] = {}
-        self.accesses = 0
+        self.accesses: Counter[str] = Counter()
         for plan in found.plans:
             inputs = {
                 m.names[0]: p.memory or self.first
@@ -194,9 +195,9 @@ class Touched:
         tensors = [t for t in call.args[1:-1] if isinstance(t, Var) and t in self.memory]
         attrs = copy_in(body.function) if isinstance(body, LoopBody) else None
         where = [self.memory[t] for t in tensors]
-        self.accesses += len(where)
         if attrs is not None:
             engine = next(e for e in self.board.engines if e.name == attrs.engine)
+            self.accesses[engine.name] += len(where)
             assert set(where) <= set(engine.memories), f"{engine.name} copies from {where[0]} to {where[-1]}"
             hops = [(x.source, x.target, x.engine) for x in self.board.links]
             assert len(where) < 2 or (*where, attrs.engine) in hops, f"{engine.name} copies from {where}"
@@ -207,6 +208,7 @@ class Touched:
             place = place.fields[0]
         device = self.board.host.name if place is None else place.device
         near = self.board.devices_by_name[device].memories
+        self.accesses[device] += len(where)
         outputs = call.args[1:-1][len(call.args) - 2 - writes :]
         for t in tensors:
             assert self.memory[t] in near, f"{device} touches {t.name} in {self.memory[t]}; it reaches {near}"
@@ -220,8 +222,8 @@ class Touched:
 THERE = ("own", "native", "described", "opencl", "opencl")
 
 
-def holds(seed: int, *, there: bool = False) -> int:
-    """Check one drawn case; return the accesses that were looked at.
+def holds(seed: int, *, there: bool = False) -> Counter[str]:
+    """Check one drawn case; return the accesses that were looked at, by device and engine.
 
     Args:
         seed: of the case.
@@ -236,7 +238,7 @@ def holds(seed: int, *, there: bool = False) -> int:
         found = explain(infer_types(parse_module(program, table())), board, view="memory")
     except CompileError as failure:
         assert set(failure.ids) <= REFUSALS, f"{failure}\n{text}\n{program}"  # noqa: PT017
-        return 0
+        return Counter()
     try:
         return Touched(found).accesses
     except AssertionError as failure:
@@ -244,11 +246,14 @@ def holds(seed: int, *, there: bool = False) -> int:
 
 
 def test_what_is_touched_is_within_reach():
-    assert sum(holds(seed) for seed in range(examples(40))) > 100
+    assert sum((holds(seed) for seed in range(examples(40))), Counter()).total() > 100
 
 
 def test_what_devices_that_there_are_touch_is_within_reach():
-    assert sum(holds(seed, there=True) for seed in range(examples(20))) > 50
+    found = sum((holds(seed, there=True) for seed in range(examples(20))), Counter())
+    assert found.total() > 50
+    assert found["vanilla0"]
+    assert any(name.startswith("dma_") for name in found)
 
 
 @pytest.mark.slow

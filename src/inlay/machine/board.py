@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, Queue
-from inlay.machine.memory import Pool, PoolKind
+from inlay.machine.memory import Keeps, Pool, PoolKind
 
 NATIVE = "native"
 """The architecture of the processor that the compiler itself runs on."""
@@ -145,6 +145,17 @@ class Board:
             front = [m for m in behind if m not in ways]
             ways |= {m: found[m] for m in front}
         return ()
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What is said of the machine that no plan reads yet: it is there for people."""
+        return (
+            *(f"keeps of {m.name}" for m in self.memories if m.keeps is not Keeps.RUN),
+            *(f"dims of {e.name}" for e in self.engines if e.dims != 1),
+            *(f"queues of {e.name}" for e in self.engines if e.queues != 1),
+            *(f"queue {q.name} of {q.device}" for q in self.queues),
+            *(f"order {o.after} -> {o.waits} of {o.device}" for o in self.orders),
+        )
 
     @property
     def hardware(self) -> Iterator[tuple[str, tuple[str, ...]]]:
