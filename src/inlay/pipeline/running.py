@@ -21,6 +21,7 @@ from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.passes.manager import Pipeline, make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.place_parts import PartOptions
 from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import MEMORY, route
 from inlay.pipeline.smaller import Forms, Tried, given_up_text, smaller_programs
@@ -341,6 +342,7 @@ class _Told:
         moving = spill_options(setting.board, setting.operators, kernels[0], planning)
         context = given.with_options(
             *kernels,
+            PartOptions(dry[1]),
             replace(planning, watch=self.planned.append, asks=asks),
             replace(given.options_for(FuseOptions), watch=self.fusions.append),
             replace(moving, watch=self.spills.extend),

@@ -1,0 +1,289 @@
+"""Makes parts of concatenations where they are joined, and reads slices where they are.
+
+`part_blocks` finds what is possible and writes it; here it is decided. A whole takes all of its bytes from
+its first part on, and what is cut out of a tensor keeps all of it. So it is done where the most bytes that are
+in use at once do not become more: all that can be, else one after the other, the largest wholes first, where
+parts that are made early are copied after all if that is what it takes. What is in use is found as for the
+program itself: kernels are lowered (or the cache says what they need), ordered for their peak, and given
+storage. Sizes over dims are compared at several sizes, as orders are.
+
+Time is not weighed: a copy less is done, and a kernel stores or loads its rows at another distance. In a
+memory of a fixed size nothing is done where values have no room without it: what several kernels write cannot
+leave it for a time (`spill-values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from inlay.analysis.blocks import nested, operands, values
+from inlay.analysis.local_functions import find_loops
+from inlay.base.diagnostics import Collector
+from inlay.base.instrument import SILENT
+from inlay.base.names import NameSupply
+from inlay.codegen.interface import Needs
+from inlay.ir import make
+from inlay.ir.expr import Expr, Function, GlobalVar
+from inlay.ir.kernel import Kernel
+from inlay.ir.module import Module
+from inlay.ir.types import TensorType
+from inlay.ir.walk import spine
+from inlay.lower.in_windows import Windows
+from inlay.machine.memory import PoolKind
+from inlay.memory import carry_buffers, explicit_alloc, order_for_peak, read_first, skip_copies
+from inlay.memory.choose_memories import MemoryOptions
+from inlay.memory.lifetimes import find_lifetimes
+from inlay.memory.order_for_peak import POINTS, sizes_at
+from inlay.memory.skip_copies import no_more, peak_of
+from inlay.ops.table import OperatorTable
+from inlay.passes.contract import Pass, PassContext, Property, Remark, Remarks
+from inlay.passes.manager import make_pipeline, run_pipeline
+from inlay.pipeline.build_kernels import BuildOptions, LoopBody, build_kernel
+from inlay.pipeline.generate import GenerateOptions, lowered_needs, scratch_threads, with_needs
+from inlay.pipeline.part_blocks import Block, Cut, Join, Writer, copied_type
+
+_STORED = (
+    read_first.PASS,
+    order_for_peak.PASS,
+    explicit_alloc.PASS,
+    carry_buffers.PASS,
+    skip_copies.PASS,
+)
+"""The passes that say what is in use when."""
+_MOST_TRIES = 32
+"""How many choices for a function are compared; each takes a run of these passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartOptions:
+    """Options of this pass.
+
+    Attributes:
+        needs: how what kernels need is found where no code is made of them; None to do nothing.
+    """
+
+    needs: GenerateOptions | None = None
+
+
+def run(module: Module, context: PassContext) -> Module:
+    """Place parts in every function. Cost: linear; plans storage for each choice that is compared."""
+    operators, options = context.ops, context.options_for(PartOptions)
+    assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
+    if options.needs is None:
+        return module
+    chooser = _Chooser(module, context, operators, options.needs)
+    for name, function in module.functions.items():
+        blocks = _blocks(function, module.kernels, operators)
+        if any(b.joins or b.cuts for b in blocks.values()):
+            chooser.choose(name, function, blocks)
+    return chooser.module()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """A block, and what may be done in it."""
+
+    block: Block
+    joins: tuple[Join, ...]
+    cuts: tuple[Cut, ...]
+
+
+_Choice = tuple[Join | Cut, ...]
+
+
+def _blocks(function: Function, kernels: Mapping[str, Kernel], operators: OperatorTable) -> dict[Expr, _Found]:
+    found: dict[Expr, _Found] = {}
+    pending: list[Expr] = [function.body]
+    while pending:
+        block = pending.pop()
+        read = Block(block, kernels, operators)
+        joins = read.joins()
+        found[block] = _Found(read, tuple(joins), tuple(read.cuts(joins)))
+        lets, tail = spine(block)
+        for value in (*(let.value for let in lets), tail):
+            pending.extend(nested(value))
+    return found
+
+
+class _NoVariant(Exception):
+    """A kernel has no variant for tensors in larger ones."""
+
+
+@dataclass(slots=True, eq=False)
+class _Variants:
+    """Kernels for tensors in larger ones, each made once.
+
+    Attributes:
+        made: by name of the kernel and what its tensors are in.
+    """
+
+    module: Module
+    operators: OperatorTable
+    options: BuildOptions
+    names: NameSupply
+    made: dict[tuple[str, str], Kernel] = field(default_factory=dict[tuple[str, str], Kernel])
+    copies: dict[str, Kernel] = field(default_factory=dict[str, Kernel])
+
+    def variant(self, kernel: Kernel, windows: Windows) -> Kernel | None:
+        """Return the kernel of a kernel for windows."""
+        key = kernel.name, windows.text()
+        if key not in self.made:
+            body = kernel.body
+            assert isinstance(body, LoopBody), "only those are asked for"
+            name = self.names.fresh(f"{kernel.name}_part")
+            self.made[key] = build_kernel(name, body.function, self.operators, self.options, windows=windows)
+        return self.made[key]
+
+    def copy(self, t: TensorType) -> Kernel | None:
+        """Return the kernel that copies a tensor."""
+        if not copied_type(t):
+            return None
+        key = str(t)
+        if key not in self.copies:
+            x = make.var("x", t)
+            function = make.function([x], x, primitive="copy")
+            name = self.names.fresh("copy")
+            self.copies[key] = build_kernel(name, function, self.operators, self.options)
+        return self.copies[key]
+
+
+class _Chooser:
+    """Chooses for the functions of a module, one after the other."""
+
+    def __init__(
+        self, module: Module, context: PassContext, operators: OperatorTable, needs: GenerateOptions
+    ) -> None:
+        self._context, self._generating = context, needs
+        names = NameSupply([*module.functions, *module.kernels])
+        self._variants = _Variants(module, operators, context.options_for(BuildOptions), names)
+        self._kernels = dict(module.kernels)
+        self._needs: dict[str, Needs] = {}
+        self._asked: set[str] = set()
+        self._module = module
+
+    def module(self) -> Module:
+        """Return the module with the kernels that it calls."""
+        known = {k.name: k for k in self._variants.made.values()}
+        called = _called(self._module, {**self._kernels, **known})
+        return self._module.with_kernels(called)
+
+    def choose(self, name: str, function: Function, blocks: Mapping[Expr, _Found]) -> None:
+        """Choose for a function."""
+        typical = {d.sym: d.typical for d in function.dims if d.typical is not None}
+        points = [sizes_at(typical, n) for n in POINTS]
+
+        def peaks(candidate: Function) -> list[int]:
+            planned = self._stored(name, candidate)
+            found = find_lifetimes(
+                name, planned.functions[name], planned, find_loops(planned.functions[name])
+            )
+            return [sum(peak_of(a.storages, a.positions, sizes) for a in found) for sizes in points]
+
+        def tried(choice: _Choice, least: Sequence[int]) -> tuple[Function, list[int]] | None:
+            try:
+                candidate = self._written(function, blocks, choice)
+            except _NoVariant:
+                return None
+            found = peaks(candidate)
+            return (candidate, found) if no_more(found, least) else None
+
+        least = peaks(function)
+        if not self._has_room(max(least)):
+            return
+        every: _Choice = tuple(x for b in blocks.values() for x in (*b.joins, *b.cuts))
+        best, taken = tried(every, least), every
+        if best is None:
+            best, taken = self._one_by_one(every, function, least, tried)
+        if not taken:
+            return
+        self._module = self._module.with_functions({**self._module.functions, name: best[0]})
+        for x in taken:
+            self._say(name, x)
+
+    def _one_by_one(
+        self,
+        every: _Choice,
+        function: Function,
+        least: list[int],
+        tried: Callable[[_Choice, Sequence[int]], tuple[Function, list[int]] | None],
+    ) -> tuple[tuple[Function, list[int]], _Choice]:
+        best, taken, tries = (function, least), _Choice(), 0
+        for x in every:
+            count = len(x.made) if isinstance(x, Join) else 1
+            for copied in range(count):
+                if tries == _MOST_TRIES:
+                    break
+                tries += 1
+                more = x.with_copies(copied) if isinstance(x, Join) else x
+                found = tried((*taken, more), best[1])
+                if found is not None:
+                    best, taken = found, (*taken, more)
+                    break
+        return best, taken
+
+    def _has_room(self, peak: int) -> bool:
+        pools = self._context.options_for(MemoryOptions).pools
+        return all(peak <= p.bytes for p in pools if p.kind is not PoolKind.HEAP and p.bytes is not None)
+
+    def _written(self, function: Function, blocks: Mapping[Expr, _Found], choice: _Choice) -> Function:
+        chosen = {x.whole if isinstance(x, Join) else x.part: x for x in choice}
+
+        def rewrite(block: Expr) -> Expr:
+            found = blocks[block]
+            joins = [x for j in found.joins if isinstance(x := chosen.get(j.whole), Join)]
+            cuts = [x for c in found.cuts if isinstance(x := chosen.get(c.part), Cut)]
+            writer = Writer(found.block, joins, cuts, self._variants.variant, self._variants.copy)
+            made = writer.run(rewrite)
+            if made is None:
+                raise _NoVariant
+            return made
+
+        return replace(function, body=rewrite(function.body))
+
+    def _stored(self, name: str, function: Function) -> Module:
+        """Return the module with a function in explicit storage, as it would be planned."""
+        functions = {**self._module.functions, name: function}
+        known = {**self._kernels, **{k.name: k for k in self._variants.made.values()}}
+        module = self._module.with_functions(functions)
+        module = module.with_kernels(_called(module, known))
+        new = {n: k for n, k in module.kernels.items() if n not in self._asked}
+        if new:
+            self._asked |= new.keys()
+            self._needs |= lowered_needs(module.with_kernels(new), self._generating)
+        needs = {n: x for n, x in self._needs.items() if n in module.kernels}
+        module = with_needs(module, needs, scratch_threads(self._context))
+        quiet = replace(self._context, instrument=SILENT, diagnostics=Collector(), remarks=Remarks())
+        given = (Property.TYPED, Property.ANF, Property.LOWERED)
+        return run_pipeline(make_pipeline(_STORED, given), module, quiet)
+
+    def _say(self, name: str, x: Join | Cut) -> None:
+        if isinstance(x, Join):
+            parts = ", ".join(v.name for v in (*reversed(x.made), *x.inner))
+            message = f"{name}: {parts} in {x.whole.name}, so they are not copied"
+            remark = Remark(PASS.name, "made-in-whole", "in place", message, x.whole.span)
+        else:
+            message = f"{name}: {x.part.name} is read in {x.whole.name}, so it is not copied"
+            remark = Remark(PASS.name, "read-in-whole", "in place", message, x.part.span)
+        self._context.remarks.add(remark)
+
+
+def _called(module: Module, kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """Return those of some kernels that a module calls, in their order."""
+    used = {
+        x.name
+        for f in module.functions.values()
+        for v in values(f.body)
+        for x in (v, *operands(v))
+        if isinstance(x, GlobalVar)
+    }
+    return {n: k for n, k in kernels.items() if n in used}
+
+
+PASS = Pass(
+    __name__,
+    run,
+    "make parts of concatenations where they are joined, and read slices where they are",
+    requires=(Property.ANF, Property.LOWERED),
+    options=PartOptions,
+)
