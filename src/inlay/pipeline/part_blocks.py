@@ -42,6 +42,10 @@ from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import LoopBody
 
 
+_MOST_FORMS = 2
+"""How many smaller forms of each kind a join has."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """An operand of a concatenation in the whole.
@@ -75,9 +79,28 @@ class Join:
     made: tuple[Var, ...]
     inner: Mapping[Var, int]
 
-    def with_copies(self, count: int) -> Join:
-        """Return it with those parts copied that are made first."""
-        return Join(self.whole, self.axis, self.parts, self.made[: len(self.made) - count], self.inner)
+    def forms(self) -> Iterator[Join]:
+        """Yield it, then forms that take fewer bytes for a time.
+
+        First those without the last concatenations, which copy what is joined before them, then those with
+        copies of the parts that are made first.
+        """
+        yield self
+        ends = sorted((v for v, first in self.inner.items() if first == 0), key=lambda v: -_end(v, self.axis))
+        for whole in ends[:_MOST_FORMS]:
+            size = _end(whole, self.axis)
+            parts = tuple(p for p in self.parts if p.first + p.size <= size)
+            mine = {p.tensor for p in parts}
+            made = tuple(v for v in self.made if v in mine)
+            inner = {
+                v: first
+                for v, first in self.inner.items()
+                if v is not whole and first + _end(v, self.axis) <= size
+            }
+            if made and size < _end(self.whole, self.axis):
+                yield Join(whole, self.axis, parts, made, inner)
+        for count in range(1, min(len(self.made), _MOST_FORMS + 1)):
+            yield Join(self.whole, self.axis, self.parts, self.made[: len(self.made) - count], self.inner)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -371,6 +394,10 @@ def _only(shape: Expr) -> int | None:
 def _is_strided(t: TensorType, axis: int) -> bool:
     """Whether parts along an axis are not in one piece."""
     return any(d != 1 for d in t.shape[:axis])
+
+
+def _end(tensor: Var, axis: int) -> int:
+    return _size(tensor, axis) or 0
 
 
 def _size(tensor: Expr, axis: int) -> int | None:

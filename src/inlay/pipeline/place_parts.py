@@ -14,7 +14,7 @@ leave it for a time (`spill-values`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inlay.analysis.blocks import nested, operands, values
@@ -25,7 +25,7 @@ from inlay.base.names import NameSupply
 from inlay.codegen.interface import Needs
 from inlay.ir import make
 from inlay.ir.expr import Expr, Function, GlobalVar
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
@@ -33,8 +33,9 @@ from inlay.lower.in_windows import Windows
 from inlay.machine.memory import PoolKind
 from inlay.memory import carry_buffers, explicit_alloc, order_for_peak, read_first, skip_copies
 from inlay.memory.choose_memories import MemoryOptions
-from inlay.memory.lifetimes import find_lifetimes
-from inlay.memory.order_for_peak import POINTS, sizes_at
+from inlay.memory.leaving import leaves
+from inlay.memory.lifetimes import IN_RESULT, Activation, find_lifetimes
+from inlay.memory.order_for_peak import POINTS, Sizes, sizes_at
 from inlay.memory.skip_copies import no_more, peak_of
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark, Remarks
@@ -51,7 +52,7 @@ _STORED = (
     skip_copies.PASS,
 )
 """The passes that say what is in use when."""
-_MOST_TRIES = 32
+_MOST_TRIES = 24
 """How many choices for a function are compared; each takes a run of these passes."""
 
 
@@ -104,6 +105,90 @@ def _blocks(function: Function, kernels: Mapping[str, Kernel], operators: Operat
         for value in (*(let.value for let in lets), tail):
             pending.extend(nested(value))
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trial:
+    """Compares choices for a function.
+
+    Attributes:
+        chooser: for the module.
+        name: of the function.
+        function: without any choice.
+        blocks: of it.
+    """
+
+    chooser: _Chooser
+    name: str
+    function: Function
+    blocks: Mapping[Expr, _Found]
+
+    def written(self, choice: _Choice) -> Function | None:
+        """Return the function with a choice."""
+        return self.chooser.written(self.function, self.blocks, choice)
+
+    def compared(self, candidate: Function, least: Sequence[int]) -> tuple[Function, list[int]] | None:
+        """Return a candidate with its peaks; None where one is more."""
+        found = self.peaks(candidate)
+        return (candidate, found) if no_more(found, least) else None
+
+    def peaks(self, candidate: Function) -> list[int]:
+        """Return what a call takes at most, at several sizes of dims."""
+        typical = {d.sym: d.typical for d in self.function.dims if d.typical is not None}
+        planned = self.chooser.stored(self.name, candidate)
+        function = planned.functions[self.name]
+        found = find_lifetimes(self.name, function, planned, find_loops(function))
+        return [sum(_taken(a, sizes_at(typical, n), self.chooser.memories) for a in found) for n in POINTS]
+
+    def one_by_one(
+        self, every: _Choice, least: list[int]
+    ) -> tuple[tuple[Function, list[int]], _Choice]:
+        """Return the function with as much of a choice as takes no more, its peaks, and that choice."""
+        best, taken, tries = (self.function, least), _Choice(), 0
+        for x in every:
+            for form in x.forms() if isinstance(x, Join) else (x,):
+                if tries == _MOST_TRIES:
+                    return best, taken
+                tries += 1
+                candidate = self.written((*taken, form))
+                found = None if candidate is None else self.compared(candidate, best[1])
+                if found is not None:
+                    best, taken = found, (*taken, form)
+                    break
+        return best, taken
+
+
+def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> int:
+    """Return what an activation takes at most: its block for the whole call, and what is beside it.
+
+    The largest result that leaves the block is in it.
+    """
+    inside = [s for s in activation.storages if not s.escapes]
+    beside = [s for s in activation.storages if s.escapes]
+    block = peak_of(inside, activation.positions, sizes)
+    results = sorted((s for s in beside if s.escapes == IN_RESULT), key=lambda s: -sizes.of(s.bytes))
+    for result in results:
+        whole = peak_of([*inside, result], activation.positions, sizes)
+        if leaves(sizes.of(result.bytes), whole, result, memories):
+            block = whole
+            beside.remove(result)
+            break
+    return block + peak_of(beside, activation.positions, sizes)
+
+
+def _needs_of(kernel: Kernel, variant: Kernel, needs: Needs) -> Needs:
+    """Return what a kernel needs, from what its variant for parts does."""
+    accesses = needs.accesses
+    if accesses is None:
+        return needs
+    fills = next((p for p in variant.ports if p.access is Access.FILL), None)
+    if fills is None:
+        return replace(needs, accesses=replace(accesses, lies=()))
+    used = [u for i, u in enumerate(accesses.used) if i != fills.may_alias]
+    last = len(kernel.ports) - 1
+    alias = kernel.ports[last].may_alias
+    overlays = () if alias is None else ((last, alias),)
+    return replace(needs, accesses=replace(accesses, used=tuple(used), overlays=overlays, lies=()))
 
 
 class _NoVariant(Exception):
@@ -159,7 +244,7 @@ class _Chooser:
         self._variants = _Variants(module, operators, context.options_for(BuildOptions), names)
         self._kernels = dict(module.kernels)
         self._needs: dict[str, Needs] = {}
-        self._asked: set[str] = set()
+        self.memories = context.options_for(MemoryOptions)
         self._module = module
 
     def module(self) -> Module:
@@ -170,92 +255,71 @@ class _Chooser:
 
     def choose(self, name: str, function: Function, blocks: Mapping[Expr, _Found]) -> None:
         """Choose for a function."""
-        typical = {d.sym: d.typical for d in function.dims if d.typical is not None}
-        points = [sizes_at(typical, n) for n in POINTS]
-
-        def peaks(candidate: Function) -> list[int]:
-            planned = self._stored(name, candidate)
-            found = find_lifetimes(
-                name, planned.functions[name], planned, find_loops(planned.functions[name])
-            )
-            return [sum(peak_of(a.storages, a.positions, sizes) for a in found) for sizes in points]
-
-        def tried(choice: _Choice, least: Sequence[int]) -> tuple[Function, list[int]] | None:
-            try:
-                candidate = self._written(function, blocks, choice)
-            except _NoVariant:
-                return None
-            found = peaks(candidate)
-            return (candidate, found) if no_more(found, least) else None
-
-        least = peaks(function)
+        every: _Choice = tuple(x for b in blocks.values() for x in (*b.joins, *b.cuts))
+        trial = _Trial(self, name, function, blocks)
+        whole = trial.written(every)
+        if whole is not None:
+            self._learn(name, whole)  # first, as it says what kernels need that it is without
+        least = trial.peaks(function)
         if not self._has_room(max(least)):
             return
-        every: _Choice = tuple(x for b in blocks.values() for x in (*b.joins, *b.cuts))
-        best, taken = tried(every, least), every
+        best = None if whole is None else trial.compared(whole, least)
+        taken = every
         if best is None:
-            best, taken = self._one_by_one(every, function, least, tried)
-        if not taken:
-            return
+            best, taken = trial.one_by_one(every, least)
         self._module = self._module.with_functions({**self._module.functions, name: best[0]})
         for x in taken:
             self._say(name, x)
 
-    def _one_by_one(
-        self,
-        every: _Choice,
-        function: Function,
-        least: list[int],
-        tried: Callable[[_Choice, Sequence[int]], tuple[Function, list[int]] | None],
-    ) -> tuple[tuple[Function, list[int]], _Choice]:
-        best, taken, tries = (function, least), _Choice(), 0
-        for x in every:
-            count = len(x.made) if isinstance(x, Join) else 1
-            for copied in range(count):
-                if tries == _MOST_TRIES:
-                    break
-                tries += 1
-                more = x.with_copies(copied) if isinstance(x, Join) else x
-                found = tried((*taken, more), best[1])
-                if found is not None:
-                    best, taken = found, (*taken, more)
-                    break
-        return best, taken
-
     def _has_room(self, peak: int) -> bool:
-        pools = self._context.options_for(MemoryOptions).pools
-        return all(peak <= p.bytes for p in pools if p.kind is not PoolKind.HEAP and p.bytes is not None)
+        return all(peak <= p.bytes for p in self.memories.pools if p.kind is not PoolKind.HEAP and p.bytes is not None)
 
-    def _written(self, function: Function, blocks: Mapping[Expr, _Found], choice: _Choice) -> Function:
+    def written(self, function: Function, blocks: Mapping[Expr, _Found], choice: _Choice) -> Function | None:
+        """Return a function with a choice; None where a kernel has no variant for it."""
         chosen = {x.whole if isinstance(x, Join) else x.part: x for x in choice}
 
         def rewrite(block: Expr) -> Expr:
             found = blocks[block]
-            joins = [x for j in found.joins if isinstance(x := chosen.get(j.whole), Join)]
-            cuts = [x for c in found.cuts if isinstance(x := chosen.get(c.part), Cut)]
+            calls = found.block.calls
+            joins = [x for x in chosen.values() if isinstance(x, Join) and x.whole in calls]
+            cuts = [x for x in chosen.values() if isinstance(x, Cut) and x.part in calls]
             writer = Writer(found.block, joins, cuts, self._variants.variant, self._variants.copy)
             made = writer.run(rewrite)
             if made is None:
                 raise _NoVariant
             return made
 
-        return replace(function, body=rewrite(function.body))
+        try:
+            return replace(function, body=rewrite(function.body))
+        except _NoVariant:
+            return None
 
-    def _stored(self, name: str, function: Function) -> Module:
+    def stored(self, name: str, function: Function) -> Module:
         """Return the module with a function in explicit storage, as it would be planned."""
-        functions = {**self._module.functions, name: function}
-        known = {**self._kernels, **{k.name: k for k in self._variants.made.values()}}
-        module = self._module.with_functions(functions)
-        module = module.with_kernels(_called(module, known))
-        new = {n: k for n, k in module.kernels.items() if n not in self._asked}
-        if new:
-            self._asked |= new.keys()
-            self._needs |= lowered_needs(module.with_kernels(new), self._generating)
+        module = self._learn(name, function)
         needs = {n: x for n, x in self._needs.items() if n in module.kernels}
         module = with_needs(module, needs, scratch_threads(self._context))
         quiet = replace(self._context, instrument=SILENT, diagnostics=Collector(), remarks=Remarks())
         given = (Property.TYPED, Property.ANF, Property.LOWERED)
         return run_pipeline(make_pipeline(_STORED, given), module, quiet)
+
+    def _learn(self, name: str, function: Function) -> Module:
+        """Find out what the kernels of a function need; return the module with it and with its kernels.
+
+        A kernel for parts has the schedule of the kernel that it was made of, so that what one needs says what
+        the other does. Kernels that will not be in the program are not lowered for that.
+        """
+        functions = {**self._module.functions, name: function}
+        known = {**self._kernels, **{k.name: k for k in self._variants.made.values()}}
+        module = self._module.with_functions(functions)
+        module = module.with_kernels(_called(module, known))
+        new = {n: k for n, k in module.kernels.items() if n not in self._needs}
+        if new:
+            self._needs |= lowered_needs(module.with_kernels(new), self._generating)
+        for (of, _), made in self._variants.made.items():
+            if of not in self._needs and made.name in self._needs and of in self._kernels:
+                self._needs[of] = _needs_of(self._kernels[of], made, self._needs[made.name])
+        return module
 
     def _say(self, name: str, x: Join | Cut) -> None:
         if isinstance(x, Join):
