@@ -440,6 +440,10 @@ class _Whole:
 class Writer:
     """Writes a block without some of its copies.
 
+    Attributes:
+        changes: of the variables of the block whose kernels are others then, the names of those; nothing for
+            copies that are none.
+
     Args:
         block: that was read.
         joins: wholes that are made of parts.
@@ -469,6 +473,7 @@ class Writer:
                     self._at[part.tensor] = _Place(j.whole, j.axis, part.first)
                     self._part[part.tensor] = self._wholes[j.whole], number
         self._written: list[tuple[Var, Expr, Let]] = []
+        self.changes: dict[Var, str] = {}
 
     def run(self, inner: Callable[[Expr], Expr]) -> Expr | None:
         """Return the block; None where a kernel has no variant.
@@ -478,9 +483,11 @@ class Writer:
         """
         for let in self._block.lets:
             if let.var in self._cuts:
+                self.changes[let.var] = ""
                 continue
             whole = self._concats.get(let.var)
             if whole is not None:
+                self.changes[let.var] = ""
                 if not all(self._copied(whole, n, let) for n in self._missing(whole, let.var)):
                     return None
                 continue
@@ -536,6 +543,7 @@ class Writer:
         made = self._variant(kernel, Windows(windows, result, continues))
         if made is None:
             return False
+        self.changes.setdefault(let.var, made.name)
         callee = make.global_var(made.name, made.type, let.span)
         call = make.call(callee, args, span=let.span, place=let.value.place)
         self._written.append((var, call, let))

@@ -14,7 +14,7 @@ leave it for a time (`spill-values`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inlay.analysis.blocks import nested, operands, values
@@ -22,9 +22,10 @@ from inlay.analysis.local_functions import find_loops
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT
 from inlay.base.names import NameSupply
+from inlay.base.span import Span
 from inlay.codegen.interface import Needs
 from inlay.ir import make
-from inlay.ir.expr import Expr, Function, GlobalVar
+from inlay.ir.expr import Expr, Function, GlobalVar, Var
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
@@ -43,6 +44,8 @@ from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions, LoopBody, build_kernel
 from inlay.pipeline.generate import GenerateOptions, lowered_needs, scratch_threads, with_needs
 from inlay.pipeline.part_blocks import Block, Cut, Join, Writer, copied_type
+from inlay.transforms._groups import Reason
+from inlay.transforms.fuse_ops import Fusion, KernelCall
 
 _STORED = (
     read_first.PASS,
@@ -56,15 +59,23 @@ _MOST_TRIES = 24
 """How many choices for a function are compared; each takes a run of these passes."""
 
 
+Moves = Mapping[tuple[str, str, str, Span], Sequence[str]]
+"""By function, kernel, and name and place of the result: which kernels are called instead, in program order.
+
+Nothing for a copy that is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartOptions:
     """Options of this pass.
 
     Attributes:
         needs: how what kernels need is found where no code is made of them; None to do nothing.
+        watch: is told what became of the calls of kernels.
     """
 
     needs: GenerateOptions | None = None
+    watch: Callable[[Moves], None] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -78,7 +89,28 @@ def run(module: Module, context: PassContext) -> Module:
         blocks = _blocks(function, module.kernels, operators)
         if any(b.joins or b.cuts for b in blocks.values()):
             chooser.choose(name, function, blocks)
+    if options.watch is not None:
+        options.watch(chooser.moves)
     return chooser.module()
+
+
+def with_moves(fusions: Sequence[Fusion], moves: Moves) -> tuple[Fusion, ...]:
+    """Return what became of operators when parts are placed: other kernels, and none for what is not copied."""
+    left = {key: list(reversed(names)) for key, names in moves.items()}
+    found: list[Fusion] = []
+    for fusion in fusions:
+        calls: list[KernelCall] = []
+        outside = list(fusion.outside)
+        for call in fusion.calls:
+            last = call.members[-1]
+            names = left.get((call.function, call.kernel, last.value, last.span))
+            name = names.pop() if names else call.kernel
+            if name:
+                calls.append(replace(call, kernel=name))
+            else:
+                outside += [(m, Reason.IN_PLACE) for m in call.members]
+        found.append(replace(fusion, calls=tuple(calls), outside=tuple(outside)))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +140,14 @@ def _blocks(function: Function, kernels: Mapping[str, Kernel], operators: Operat
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Candidate:
+    """A function with a choice, and what becomes of its calls (`Writer.changes`)."""
+
+    function: Function
+    changes: Mapping[Var, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Trial:
     """Compares choices for a function.
 
@@ -123,37 +163,32 @@ class _Trial:
     function: Function
     blocks: Mapping[Expr, _Found]
 
-    def written(self, choice: _Choice) -> Function | None:
+    def written(self, choice: _Choice) -> _Candidate | None:
         """Return the function with a choice."""
         return self.chooser.written(self.function, self.blocks, choice)
 
-    def compared(self, candidate: Function, least: Sequence[int]) -> tuple[Function, list[int]] | None:
-        """Return a candidate with its peaks; None where one is more."""
-        found = self.peaks(candidate)
-        return (candidate, found) if no_more(found, least) else None
-
-    def peaks(self, candidate: Function) -> list[int]:
+    def peaks(self, candidate: _Candidate) -> list[int]:
         """Return what a call takes at most, at several sizes of dims."""
         typical = {d.sym: d.typical for d in self.function.dims if d.typical is not None}
-        planned = self.chooser.stored(self.name, candidate)
+        planned = self.chooser.stored(self.name, candidate.function)
         function = planned.functions[self.name]
         found = find_lifetimes(self.name, function, planned, find_loops(function))
         return [sum(_taken(a, sizes_at(typical, n), self.chooser.memories) for a in found) for n in POINTS]
 
     def one_by_one(
-        self, every: _Choice, least: list[int]
-    ) -> tuple[tuple[Function, list[int]], _Choice]:
-        """Return the function with as much of a choice as takes no more, its peaks, and that choice."""
-        best, taken, tries = (self.function, least), _Choice(), 0
+        self, every: _Choice, given: _Candidate, least: Sequence[int]
+    ) -> tuple[_Candidate, _Choice]:
+        """Return the function with as much of a choice as takes no more, and that choice."""
+        best, taken, tries = given, _Choice(), 0
         for x in every:
             for form in x.forms() if isinstance(x, Join) else (x,):
                 if tries == _MOST_TRIES:
                     return best, taken
                 tries += 1
                 candidate = self.written((*taken, form))
-                found = None if candidate is None else self.compared(candidate, best[1])
-                if found is not None:
-                    best, taken = found, (*taken, form)
+                found = least if candidate is None else self.peaks(candidate)
+                if candidate is not None and no_more(found, least):
+                    best, taken, least = candidate, (*taken, form), found
                     break
         return best, taken
 
@@ -234,7 +269,12 @@ class _Variants:
 
 
 class _Chooser:
-    """Chooses for the functions of a module, one after the other."""
+    """Chooses for the functions of a module, one after the other.
+
+    Attributes:
+        moves: what became of the calls of kernels.
+        memories: of the machine.
+    """
 
     def __init__(
         self, module: Module, context: PassContext, operators: OperatorTable, needs: GenerateOptions
@@ -244,6 +284,7 @@ class _Chooser:
         self._variants = _Variants(module, operators, context.options_for(BuildOptions), names)
         self._kernels = dict(module.kernels)
         self._needs: dict[str, Needs] = {}
+        self.moves: dict[tuple[str, str, str, Span], list[str]] = {}
         self.memories = context.options_for(MemoryOptions)
         self._module = module
 
@@ -259,24 +300,34 @@ class _Chooser:
         trial = _Trial(self, name, function, blocks)
         whole = trial.written(every)
         if whole is not None:
-            self._learn(name, whole)  # first, as it says what kernels need that it is without
-        least = trial.peaks(function)
+            self._learn(name, whole.function)  # first, as it says what kernels need that it is without
+        given = _Candidate(function, {})
+        least = trial.peaks(given)
         if not self._has_room(max(least)):
             return
-        best = None if whole is None else trial.compared(whole, least)
-        taken = every
-        if best is None:
-            best, taken = trial.one_by_one(every, least)
-        self._module = self._module.with_functions({**self._module.functions, name: best[0]})
+        best, taken = whole, every
+        if whole is None or not no_more(trial.peaks(whole), least):
+            best, taken = trial.one_by_one(every, given, least)
+        assert best is not None, "it is what was given where nothing is taken"
+        if not taken:
+            return
+        self._module = self._module.with_functions({**self._module.functions, name: best.function})
         for x in taken:
             self._say(name, x)
+        for block in blocks.values():
+            for var, call in block.block.calls.items():
+                key = name, call.kernel.name, var.name, call.call.span
+                self.moves.setdefault(key, []).append(best.changes.get(var, call.kernel.name))
 
     def _has_room(self, peak: int) -> bool:
         return all(peak <= p.bytes for p in self.memories.pools if p.kind is not PoolKind.HEAP and p.bytes is not None)
 
-    def written(self, function: Function, blocks: Mapping[Expr, _Found], choice: _Choice) -> Function | None:
+    def written(
+        self, function: Function, blocks: Mapping[Expr, _Found], choice: _Choice
+    ) -> _Candidate | None:
         """Return a function with a choice; None where a kernel has no variant for it."""
         chosen = {x.whole if isinstance(x, Join) else x.part: x for x in choice}
+        changes: dict[Var, str] = {}
 
         def rewrite(block: Expr) -> Expr:
             found = blocks[block]
@@ -287,10 +338,11 @@ class _Chooser:
             made = writer.run(rewrite)
             if made is None:
                 raise _NoVariant
+            changes.update(writer.changes)
             return made
 
         try:
-            return replace(function, body=rewrite(function.body))
+            return _Candidate(replace(function, body=rewrite(function.body)), changes)
         except _NoVariant:
             return None
 
