@@ -53,6 +53,9 @@ Scope.REGISTER = Scope("register")
 Scope.MATRIX = Scope("matrix")
 
 
+_AT_THE_BEGINNING = lit(0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
     """A multi-dimensional array in one memory. Identity is the object.
@@ -74,7 +77,7 @@ class Buffer:
     scope: Scope = Scope.PARAM
     strides: tuple[Int, ...] | None = None
     per_part: bool = False
-    first: Int = lit(0)
+    first: Int = _AT_THE_BEGINNING
 
 
 def flat_index(b: Buffer, indices: tuple[Int, ...]) -> Int:

@@ -6,11 +6,11 @@
 
 Scratch memory of a kernel is one more tensor that it writes, in a storage that only this call uses.
 A kernel that updates an operand gets it as its own (`own`), with a copy only if somebody else still
-has it. A tensor that several kernels write parts of (`Access.FILL`) is one tensor, made where the first of
-them is invoked; nobody else has it before the last one. A row that is computed for one tensor is written into it at once. Every other result gets a
-storage of its own here; which of them share bytes is the business of `plan_memory`. Variables keep
-their names and types, so nothing else of the program changes. Sizes are integers over the dims in
-scope: what is symbolic stays symbolic.
+has it. A tensor that several kernels write parts of (`Access.FILL`) is one tensor, made where the first
+of them is invoked; nobody else has it before the last one. A row that is computed for one tensor is
+written into it at once. Every other result gets a storage of its own here; which of them share bytes is
+the business of `plan_memory`. Variables keep their names and types, so nothing else of the program
+changes. Sizes are integers over the dims in scope: what is symbolic stays symbolic.
 """
 
 from __future__ import annotations

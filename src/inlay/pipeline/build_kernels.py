@@ -45,7 +45,6 @@ from inlay.pipeline.lowering import Lowered
 from inlay.schedule.choose import Decision
 
 
-
 class LowerPrimitive(Protocol):
     """From a primitive function and a name to its lowered loops, for one call or for several."""
 
@@ -203,7 +202,7 @@ def build_kernel(
     """
     group = function
     if windows is not None:
-        function = function_in_windows(group, windows, operators)
+        function = function_in_windows(group, windows)
     key = structural_hash(function, places=False, primitive_names=False)
     device = function.place.device if function.place is not None else ""
     copies = moves or (bool(options.apart) and copy_in(function) is not None)
@@ -286,7 +285,7 @@ class _Once:
         return self._made
 
 
-def function_in_windows(group: Function, windows: Windows, operators: OperatorTable) -> Function:
+def function_in_windows(group: Function, windows: Windows) -> Function:
     """Return what a group computes where some of its tensors lie in larger ones.
 
     Those are what it takes and gives; what it takes of a larger tensor to give it back with one part more is
@@ -324,11 +323,7 @@ def function_in_windows(group: Function, windows: Windows, operators: OperatorTa
 
 
 def _in_whole(
-    group: Function,
-    part: Expr,
-    windows: Windows,
-    bindings: list[tuple[Var, Expr]],
-    params: list[Var],
+    group: Function, part: Expr, windows: Windows, bindings: list[tuple[Var, Expr]], params: list[Var]
 ) -> Expr:
     window, t = windows.result, group.body.type
     assert window is not None, "asked by who calls"

@@ -18,8 +18,9 @@ get one that is given the whole (`lower.in_windows`). Two kinds of wholes are fo
 Parts that lie in one piece are left to `skip-copies`, which needs no other code for them.
 
 **When it is right.** The function stays as pure as it was: every kernel takes the whole as the kernel before
-gave it, and gives one with one part more. So parts are in order, and what reads a part takes a whole that has
-it. That these are one tensor is for `explicit-alloc` to use; nobody but these kernels has it before its last part.
+gave it, and gives one with one part more. So parts are in order, and what reads a part takes a whole that
+has it. That these are one tensor is for `explicit-alloc` to use; nobody but these kernels has it before its
+last part.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.analysis.blocks import count_uses, with_blocks
-from inlay.arith.expr import Int, Sym
+from inlay.arith.expr import Sym
 from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, Let, OpRef, Var
@@ -40,7 +41,6 @@ from inlay.ops.joining import AxisAttrs
 from inlay.ops.slicing import SLICE, AxesAttrs
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import LoopBody
-
 
 _MOST_FORMS = 2
 """How many smaller forms of each kind a join has."""
@@ -126,9 +126,18 @@ Variant = Callable[[Kernel, Windows], Kernel | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Invocation:
-    """A call of a kernel that may work on parts."""
+    """A call of a kernel that may work on parts.
+
+    Attributes:
+        position: of the let.
+        var: its variable.
+        call: its value.
+        kernel: that is called.
+        function: what it computes.
+    """
 
     position: int
+    var: Var
     call: Call
     kernel: Kernel
     function: Function
@@ -136,6 +145,15 @@ class Invocation:
     def tensors(self) -> list[Expr]:
         """Return the tensors that it is given."""
         return [a for a in self.call.args if isinstance(a.type, TensorType)]
+
+    def is_beside(self, other: Invocation) -> bool:
+        """Whether both results are to be in the same memories, as far as anybody said."""
+        return (self.call.place, self.var.place) == (other.call.place, other.var.place)
+
+    def is_bound(self) -> bool:
+        """Whether the result is to be in certain memories."""
+        places = (self.call.place, self.var.place)
+        return any(p is not None and p.memories is not None for p in places)
 
 
 class Block:
@@ -198,7 +216,7 @@ class Block:
                     pass
                 case _:
                     return None
-        return Invocation(position, call, kernel, body.function)
+        return Invocation(position, let.var, call, kernel, body.function)
 
     # ------------------------------------------------------------------ finding
 
@@ -214,7 +232,7 @@ class Block:
             assert axis is not None, "a concatenation has an axis"
             inner: dict[Var, int] = {}
             parts = self._parts(whole, axis, concats, inside, inner)
-            self._beside(parts, axis, concats, inside, inner)
+            self._beside(whole, parts, axis, concats, inside, inner)
             inside |= {whole, *inner}
             made = self._made(concats[whole], parts, inside | found_parts(found))
             if made:
@@ -257,7 +275,7 @@ class Block:
                 parts.append(Part(tensor, first, size))
                 continue
             if tensor is not whole:
-                if not self._is_read_by_kernels(tensor) or call.call.place != concats[whole].call.place:
+                if not self._is_read_by_kernels(tensor) or not call.is_beside(concats[whole]):
                     parts.append(Part(tensor, first, size))
                     continue
                 assert isinstance(tensor, Var), "concatenations have names"
@@ -271,6 +289,7 @@ class Block:
 
     def _beside(
         self,
+        whole: Var,
         parts: Sequence[Part],
         axis: int,
         concats: Mapping[Var, Invocation],
@@ -282,6 +301,8 @@ class Block:
         first_of = {t: i for i, t in reversed(list(enumerate(flat)))}
         for var, call in concats.items():
             if var in inside or var in inner or not self._is_read_by_kernels(var):
+                continue
+            if not call.is_beside(concats[whole]):
                 continue
             mine = self._leaves(var, axis, concats, inner)
             start = first_of.get(mine[0])
@@ -316,7 +337,7 @@ class Block:
             if not isinstance(var, Var) or var in taken or var not in self.calls or part.size == 0:
                 continue
             maker = self.calls[var]
-            if maker.call.place == whole.call.place and self._is_read_by_kernels(var):
+            if maker.is_beside(whole) and self._is_read_by_kernels(var):
                 found.setdefault(var, maker.position)
         return tuple(sorted(found, key=lambda v: -found[v]))
 
@@ -330,7 +351,7 @@ class Block:
         cut: dict[Var, Cut] = {}
         for var, call in self.calls.items():
             here = _slice(call)
-            if here is None or var in placed or not self._is_read_by_kernels(var):
+            if here is None or var in placed or not self._is_read_by_kernels(var) or call.is_bound():
                 continue
             source, axis, first = here
             if source in placed:
@@ -387,7 +408,7 @@ def _only(shape: Expr) -> int | None:
     """Return the number of a constant shape of one."""
     if isinstance(shape, Const) and isinstance(shape.value, tuple) and len(shape.value) == 1:
         (value,) = shape.value
-        return value.value if isinstance(value, Int) else None
+        return value.value
     return None
 
 
@@ -560,5 +581,3 @@ class Writer:
 def copied_type(t: TensorType) -> bool:
     """Whether a kernel can copy a tensor: its shape says its dims."""
     return all(d.value is not None or isinstance(d.atom, Sym) for d in t.shape)
-
-

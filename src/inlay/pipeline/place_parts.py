@@ -1,15 +1,14 @@
 """Makes parts of concatenations where they are joined, and reads slices where they are.
 
 `part_blocks` finds what is possible and writes it; here it is decided. A whole takes all of its bytes from
-its first part on, and what is cut out of a tensor keeps all of it. So it is done where the most bytes that are
-in use at once do not become more: all that can be, else one after the other, the largest wholes first, where
-parts that are made early are copied after all if that is what it takes. What is in use is found as for the
-program itself: kernels are lowered (or the cache says what they need), ordered for their peak, and given
-storage. Sizes over dims are compared at several sizes, as orders are.
+its first part on, and what is cut out of a tensor keeps all of it. So it is done where what a call takes does
+not become more: all that can be, else one after the other, the largest wholes first; a whole has smaller
+forms. What a call takes is found as for the program itself: kernels are lowered (or the cache says what they
+need), ordered for their peak, and given storage. Sizes over dims are compared at several sizes.
 
 Time is not weighed: a copy less is done, and a kernel stores or loads its rows at another distance. In a
-memory of a fixed size nothing is done where values have no room without it: what several kernels write cannot
-leave it for a time (`spill-values`).
+memory of a fixed size nothing is done where values have no room without it: what several kernels write
+cannot leave it for a time (`spill-values`).
 """
 
 from __future__ import annotations
@@ -47,13 +46,7 @@ from inlay.pipeline.part_blocks import Block, Cut, Join, Writer, copied_type
 from inlay.transforms._groups import Reason
 from inlay.transforms.fuse_ops import Fusion, KernelCall
 
-_STORED = (
-    read_first.PASS,
-    order_for_peak.PASS,
-    explicit_alloc.PASS,
-    carry_buffers.PASS,
-    skip_copies.PASS,
-)
+_STORED = (read_first.PASS, order_for_peak.PASS, explicit_alloc.PASS, carry_buffers.PASS, skip_copies.PASS)
 """The passes that say what is in use when."""
 _MOST_TRIES = 24
 """How many choices for a function are compared; each takes a run of these passes."""
@@ -95,7 +88,7 @@ def run(module: Module, context: PassContext) -> Module:
 
 
 def with_moves(fusions: Sequence[Fusion], moves: Moves) -> tuple[Fusion, ...]:
-    """Return what became of operators when parts are placed: other kernels, and none for what is not copied."""
+    """Return what became of operators: other kernels for parts, and none for what is not copied."""
     left = {key: list(reversed(names)) for key, names in moves.items()}
     found: list[Fusion] = []
     for fusion in fusions:
@@ -125,7 +118,9 @@ class _Found:
 _Choice = tuple[Join | Cut, ...]
 
 
-def _blocks(function: Function, kernels: Mapping[str, Kernel], operators: OperatorTable) -> dict[Expr, _Found]:
+def _blocks(
+    function: Function, kernels: Mapping[str, Kernel], operators: OperatorTable
+) -> dict[Expr, _Found]:
     found: dict[Expr, _Found] = {}
     pending: list[Expr] = [function.body]
     while pending:
@@ -179,12 +174,13 @@ class _Trial:
         self, every: _Choice, given: _Candidate, least: Sequence[int]
     ) -> tuple[_Candidate, _Choice]:
         """Return the function with as much of a choice as takes no more, and that choice."""
-        best, taken, tries = given, _Choice(), 0
+        best, left = given, _MOST_TRIES
+        taken: _Choice = ()
         for x in every:
             for form in x.forms() if isinstance(x, Join) else (x,):
-                if tries == _MOST_TRIES:
+                if left == 0:
                     return best, taken
-                tries += 1
+                left -= 1
                 candidate = self.written((*taken, form))
                 found = least if candidate is None else self.peaks(candidate)
                 if candidate is not None and no_more(found, least):
@@ -320,7 +316,11 @@ class _Chooser:
                 self.moves.setdefault(key, []).append(best.changes.get(var, call.kernel.name))
 
     def _has_room(self, peak: int) -> bool:
-        return all(peak <= p.bytes for p in self.memories.pools if p.kind is not PoolKind.HEAP and p.bytes is not None)
+        return all(
+            peak <= p.bytes
+            for p in self.memories.pools
+            if p.kind is not PoolKind.HEAP and p.bytes is not None
+        )
 
     def written(
         self, function: Function, blocks: Mapping[Expr, _Found], choice: _Choice
@@ -358,8 +358,8 @@ class _Chooser:
     def _learn(self, name: str, function: Function) -> Module:
         """Find out what the kernels of a function need; return the module with it and with its kernels.
 
-        A kernel for parts has the schedule of the kernel that it was made of, so that what one needs says what
-        the other does. Kernels that will not be in the program are not lowered for that.
+        A kernel for parts has the schedule of the kernel that it was made of, so what one needs says what the
+        other does. Kernels that will not be in the program are not lowered for that.
         """
         functions = {**self._module.functions, name: function}
         known = {**self._kernels, **{k.name: k for k in self._variants.made.values()}}

@@ -23,7 +23,6 @@ from inlay.vm.compile import ShapeCompiler, compile_module
 from inlay.vm.signature import port_sizes, positions_of
 
 
-
 def _access(port: Port) -> bc.AccessCode:
     match port.access:
         case Access.READ:

@@ -91,7 +91,11 @@ def test_parts_are_made_in_the_whole_and_read_there():
         for x in lets
         if isinstance(x.value, Call) and isinstance(x.value.args[0], GlobalVar)
     ]
-    assert calls == [["matmul_part", "x", "w", "y"], ["matmul_part_1", "y", "w", "y", "y"], ["matmul_1", "y", "u", "z"]]
+    assert calls == [
+        ["matmul_part", "x", "w", "y"],
+        ["matmul_part_1", "y", "w", "y", "y"],
+        ["matmul_1", "y", "u", "z"],
+    ]
     assert said(text) == ["main: a, b in y, so they are not copied"]
     (account,) = explain(parse_module(text, table()), view="memory", threads=1).accounts
     assert account.block == ROWS * 16 * 4  # y alone; z is the result
@@ -103,10 +107,15 @@ def test_parts_are_made_in_the_whole_and_read_there():
     [
         (JOINED.replace("(a, b)", "(x, b)"), "main: b in y, so they are not copied"),  # the caller has x
         (JOINED.replace("(a, b)", "(a, a)"), "main: a in y, so they are not copied"),  # a part twice
-        (JOINED.replace("axis=1}(a, b)", "axis=1}(a, b, x)").replace("u)", "t)"), "main: a, b in y, so they are not copied"),
         (
-            JOINED.replace("y = concat{axis=1}(a, b)", "y0 = concat{axis=1}(a, b); let y = concat{axis=1}(y0, matmul(x, w))")
-            .replace("matmul(y, u)", "add(matmul(y, t), matmul(y0, u))"),
+            JOINED.replace("axis=1}(a, b)", "axis=1}(a, b, x)").replace("u)", "t)"),
+            "main: a, b in y, so they are not copied",
+        ),
+        (
+            JOINED.replace(
+                "y = concat{axis=1}(a, b)",
+                "y0 = concat{axis=1}(a, b); let y = concat{axis=1}(y0, matmul(x, w))",
+            ).replace("matmul(y, u)", "add(matmul(y, t), matmul(y0, u))"),
             None,  # one in another, both read
         ),
     ],
@@ -163,10 +172,31 @@ def test_a_whole_that_would_cost_bytes_is_made_of_copies():
   let z = matmul(y, u);""",
         "z",
     )
-    without = explain(parse_module(text.replace("axis=1}(a, neg(b))", "axis=1}(x, neg(b))"), table()), view="memory")
+    without = explain(
+        parse_module(text.replace("axis=1}(a, neg(b))", "axis=1}(x, neg(b))"), table()), view="memory"
+    )
     assert without.accounts
     assert all(": a" not in m for m in said(text))
     check(text)
+
+
+def test_a_whole_that_a_loop_carries():
+    text = program(
+        """\
+  let loop = fn<i>(i: int[i], h: Tensor[4, 16, f32]) {
+    let a = clip{low=-4.0, high=4.0}(matmul(h, u));
+    let b = sub(slice{axes=[1]}(h, shape(8), shape(16), shape(1)), a);
+    let y = concat{axis=1}(b, a);
+    if (int_less(int(i), int(3))) { loop(int(i + 1), y) } else { y }
+  };
+  let z = loop(int(0), matmul(x, v));""",
+        "z",
+    )
+    assert said(text) == [
+        "main: b, a in y, so they are not copied",
+        "main: slice is read in h, so it is not copied",
+    ]
+    check(text, plans=("serial", "parallel"))
 
 
 @st.composite
