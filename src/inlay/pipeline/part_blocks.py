@@ -199,7 +199,7 @@ class Block:
         if not isinstance(call, Call) or not isinstance(call.callee, GlobalVar):
             return None
         kernel = kernels.get(call.callee.name)
-        if kernel is None or not isinstance(kernel.body, LoopBody) or call.type is not let.var.type:
+        if kernel is None or not isinstance(kernel.body, LoopBody) or call.type != let.var.type:
             return None
         body = kernel.body
         alone = body.of_device is None and kernel.batch is None and kernel.resource is None
