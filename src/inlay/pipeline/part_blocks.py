@@ -79,6 +79,18 @@ class Join:
     made: tuple[Var, ...]
     inner: Mapping[Var, int]
 
+    def copied(self) -> Iterator[str]:
+        """Yield the names of the parts that are copied."""
+        there = set[Var]()
+        for part in self.parts:
+            var = part.tensor
+            if not isinstance(var, Var):
+                yield "a constant"
+            elif var in there or var not in self.made:
+                yield var.name
+            else:
+                there.add(var)
+
     def forms(self) -> Iterator[Join]:
         """Yield it, then forms that take fewer bytes for a time.
 

@@ -377,6 +377,7 @@ class _Chooser:
         if isinstance(x, Join):
             parts = ", ".join(v.name for v in (*reversed(x.made), *x.inner))
             message = f"{name}: {parts} in {x.whole.name}, so they are not copied"
+            message += "".join(f"; {c} is" for c in x.copied())
             remark = Remark(PASS.name, "made-in-whole", "in place", message, x.whole.span)
         else:
             message = f"{name}: {x.part.name} is read in {x.whole.name}, so it is not copied"
