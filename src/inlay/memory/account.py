@@ -4,16 +4,17 @@ Made of the plans that the program was compiled with and of its constants, for s
 
     block      values with a place in it, for the whole call: at its critical moment some bytes of it are
                values, some were lost to alignment, and the rest is what packing could not use
-    results    of the entry, and copies of those that do not own their bytes
+    results    of the entry, and copies of those that do not own their bytes; out of a memory of fixed places
+               they are the caller's and not in its sum
     values     allocated while the program runs, and tensors that the virtual machine makes
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
     functions  what is called and has memory of its own, with all of the above (`timeline`)
     regions    of devices that are programmed by streams, as long as the program is loaded
     constants  in the file, or copied to the memory of a device
 
-The sum without constants is what the runtime counts (`runtime.usage`): equal to it where the plan is
-static, else an upper bound for calls that make each value once. Moments are the phases of kernels in program
-order.
+The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the
+plan is static, else an upper bound for calls that make each value once. Moments are the phases of kernels in
+program order.
 
 **Bound.** At each moment what is alive is needed, rounded up to the alignment; no plan of these values in
 this order takes less than the most of that.
@@ -190,7 +191,9 @@ def _account(
     if pool.kind is PoolKind.HEAP:
         t, always = heap.timeline(main), 0
     else:
-        t, always = _fixed(main, parts, own, pool, around)
+        # Copies that leave a memory of fixed places are the caller's, elsewhere.
+        sized_here = [(c, n) for c, n in sized if c.origin is not Origin.COPY]
+        t, always = _fixed(main, parts, own, sized_here, pool, around)
     best = max(range(len(t.needed)), key=lambda k: t.needed[k])
     fullest = t.alive.index(max(t.alive)) + 1
     live = always + sum(size for m, size in own if m.first <= fullest <= m.last)
@@ -223,6 +226,7 @@ def _fixed(
     main: FunctionPlan,
     parts: Sequence[tuple[FunctionPlan, MemoryPart]],
     own: Sequence[tuple[Stored, int]],
+    beside: Sequence[tuple[Counted, int]],
     pool: Pool,
     around: Around,
 ) -> tuple[Timeline, int]:
@@ -234,7 +238,8 @@ def _fixed(
     always, block = sum(n for plan, n in blocks if plan is not main), sum(n for _, n in blocks)
     items = [Item(m.first, m.last, align(n, pool.alignment)) for m, n in own]
     alive = [always + n for n in steps_of(items, main)]
-    steps = [block] * max(main.moments, 1) + [0] * bool(main.moments)
+    more = steps_of([Item(c.first, c.last, n) for c, n in beside], main)
+    steps = [block + n for n in more[: max(main.moments, 1)]] + more[max(main.moments, 1) :]
     return Timeline(block, alive, steps, alive, [0] * len(alive), kept=0, spare=0, is_exact=True), always
 
 

@@ -161,7 +161,7 @@ def copies_of_results(
             taken |= storages
             continue
         name = leaf.name if isinstance(leaf, Var) else "a result"
-        why = "a result is copied that is an input, a constant, another result or made in a branch"
+        why = "a result is copied that is an input, a constant, beside another result or made in a branch"
         sure = len(ends) == 1 and not _is_unseen(ends[0][0], known)
         found += [
             Counted(name, leaf.span, why, Origin.COPY, "", size_of(t), moments + 1, moments + 1, is_sure=sure)

@@ -36,6 +36,9 @@ LARGEST_SHARE = 4
 SMALL_BLOCK = 16_384
 """Bytes of a block that leaves with a result."""
 
+_SMALL_STORAGE, _PART = 4096, 3
+"""Storages beyond so many bytes of which a tensor has less than this part stay behind (`is_part` in C)."""
+
 
 def with_result(
     chosen: Chosen, activation: Activation, known: Known, options: MemoryOptions, called: Collection[str]
@@ -62,7 +65,7 @@ def with_result(
             continue
         own = _buffer(storage, activation.positions, known)
         most = max_live([*largest, own]) if is_small else None
-        if _leaves(own, max_live([*inside, own]), most, storage, options):
+        if leaves(own.size, max_live([*inside, own]), most, storage, options):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -72,6 +75,28 @@ def with_result(
     return replace(chosen, heap=heap, counted={s: w for s, w in chosen.counted.items() if s is not found})
 
 
+def leaves_bank(results: Sequence[Storage], size: int, options: MemoryOptions) -> Storage | None:
+    """Return which of the results in a block of fixed places takes it along; the others are copied.
+
+    The runtime lets results go in turn, those that could be pages first, and the last one has the block for
+    itself. A small part of a large block is copied or leaves as pages even so.
+
+    Args:
+        results: in the order of the entry.
+        size: of the block.
+        options: whether results leave as pages.
+    """
+
+    def is_part(storage: Storage) -> bool:
+        return size > _SMALL_STORAGE and (storage.bytes.value or 0) < size // _PART
+
+    def is_lifted(storage: Storage) -> bool:
+        return options.lifts and is_part(storage) and (storage.bytes.value or 0) >= FEWEST_BYTES
+
+    *_, last = sorted(results, key=is_lifted, reverse=True)
+    return None if is_part(last) and not (is_lifted(last) and len(results) == 1) else last
+
+
 def _own_results(function: Function) -> frozenset[Var]:
     """Return the storages of results; none where a result shares its storage, or is no tensor."""
     found = [s for leaf, s in stored_results(function) if isinstance(leaf.type, TensorType)]
@@ -79,19 +104,15 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def _leaves(own: Buffer, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result leaves a block of at least and at most so many bytes without being copied.
+def leaves(size: int, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of so many bytes leaves a block of at least and at most so many without being copied.
 
     A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
     """
-    if (
-        storage.bytes.value is not None
-        and most is not None
-        and 3 * most <= 5 * own.size
-        and most <= SMALL_BLOCK
-    ):
+    is_most = most is not None and most <= SMALL_BLOCK and 3 * most <= 5 * size
+    if storage.bytes.value is not None and is_most:
         return True
-    return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
+    return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE
 
 
 def _buffer(storage: Storage, end: int, known: Known, *, least: bool = True) -> Buffer:
