@@ -200,7 +200,7 @@ def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> int
     results = sorted((s for s in beside if s.escapes == IN_RESULT), key=lambda s: -sizes.of(s.bytes))
     for result in results:
         whole = peak_of([*inside, result], activation.positions, sizes)
-        if leaves(sizes.of(result.bytes), whole, result, memories):
+        if leaves(sizes.of(result.bytes), whole, whole, result, memories):
             block = whole
             beside.remove(result)
             break
