@@ -104,7 +104,7 @@ class _Checker:
         for b in (*f.params, *f.workspaces):
             self._buffers[b] = 0
             self._ints(b.shape)
-            self._ints(b.strides or ())
+            self._ints((*(b.strides or ()), b.first))
         self._stmt(f.body)
 
     # ---------------------------------------------------------------- statements

@@ -52,6 +52,8 @@ class PlaceOptions:
             in f32. What a device runs keeps its own arithmetic.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
+        batch: whether independent calls of a small kernel may run as one (trees, ragged data);
+            costs a second body for each kernel.
     """
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
@@ -108,6 +110,7 @@ class PlaceOptions:
         help="sums of products of bytes: exact, or saturating, where two products may become the nearest "
         "16-bit integer if the processor is faster so",
     )
+    batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +119,11 @@ class CompileOptions(PlaceOptions):
 
     Attributes:
         cache: folder of compiled objects; None, `none` or empty for none.
-        batch: whether independent calls of a small kernel may run as one (trees, ragged data);
-            costs a second body for each kernel.
         verify: whether the result of every pass is verified, and of every stage of loops.
         required: devices, by name; operations on others are an error.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
-    batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
     required: tuple[str, ...] = option(
         (),

@@ -17,6 +17,7 @@ from functools import partial
 
 from inlay.analysis.blocks import values
 from inlay.analysis.candidates import Candidate
+from inlay.arith.dtype import DType
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
@@ -104,7 +105,7 @@ def setting_of(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
         options={
-            QuantizationOptions: QuantizationOptions(exact=options.exact_qdq),
+            QuantizationOptions: QuantizationOptions(exact=options.exact_qdq, bytes=_bytes(board)),
             FuseOptions: fusing,
             GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
             UnrollOptions: _unrolling(board),
@@ -239,9 +240,15 @@ def _unrolling(board: Board) -> UnrollOptions:
     return UnrollOptions(max(turns.values(), default=0), taken if sources else None)
 
 
+def _bytes(board: Board) -> DType | None:
+    """Return the format of bytes that programs compute in, where devices take one of both."""
+    taken = {d for name, b in apart(board).items() for d in b.byte_formats(board.arch_of(name))}
+    return next(iter(taken)) if len(taken) == 1 else None
+
+
 def _canonical(board: Board) -> frozenset[str]:
     """Return the devices whose kernels are not made of loops, or of whose code nothing is known."""
-    found = {d.name: backend_of(board, d.name) for d in board.devices[1:]}
+    found = {d.name: backend_of(board, d.name) for d in board.others}
     return frozenset(d for d, b in found.items() if b is None or not b.rules(board.arch_of(d)))
 
 
