@@ -20,6 +20,8 @@ def default_cache() -> Path | None:
     return home / ".cache" / "inlay" if home.is_absolute() else None
 
 
+PRECISIONS = ("f32", "bf16")
+"""What products of floats may be computed in."""
 WORTH = 0.1
 """What a plan has to save, as a share of the time of the first device that can: predictions err."""
 
@@ -45,6 +47,9 @@ class PlaceOptions:
             within it is made, or refused.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
+        precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands and
+        adds
+            in f32. What a device runs keeps its own arithmetic.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
@@ -93,6 +98,11 @@ class PlaceOptions:
         False,  # noqa: FBT003
         help="compute in floats between a dequantize and a quantize; by default in integers, which differs "
         "by rounding",
+    )
+    precision: str = option(
+        PRECISIONS[0],
+        choices=PRECISIONS,
+        help="products of floats: f32, or bf16, where their operands are rounded to bf16 and added in f32",
     )
     numerics: str = option(
         "exact",

@@ -20,8 +20,8 @@ from inlay.accel.order import Channel, Ordering, unordered
 from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.rounding import terms
 from inlay.accel.stages import Factor, Untiled
-from inlay.accel.tile import channels
 from inlay.accel.tiled import TiledCommand
+from inlay.accel.waits import channels
 from inlay.accelerators import strawberry
 from inlay.analysis.roundings import Requantization
 from inlay.base.diagnostics import InlayError
@@ -218,8 +218,6 @@ def test_the_model_refuses(name, fault) -> None:
 
 
 def test_limits_are_reasons() -> None:
-    dilated = convolution(4, 4, 9, 3).replace("dilations=[1, 1]", "dilations=[2, 2]")
-    assert command(dilated).reasons == ("dilations (2, 2): copies skip no vectors",)
     groups = convolution(8, 8, 9, 3, groups=2)
     assert command(groups).reasons == ("groups 2 of 8 channels: one for all, or one for each",)
 

@@ -299,7 +299,7 @@ def test_what_code_is_made_for_may_be_said():
         ("l1_bytes = -1", "bytes, as a positive number"),
         ("stack_bytes = false", "bytes, as a positive number"),
         ("index_bits = 16", "32 or 64"),
-        ('dot = ["i4"]', "a list of u8i8, i8, u8, u8i8_pairs, i16"),
+        ('dot = ["i4"]', "a list of u8i8, i8, u8, u8i8_pairs, i16, bf16"),
         ('fma = "yes"', "true or false"),
     ],
 )

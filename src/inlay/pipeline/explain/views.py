@@ -21,7 +21,7 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.passes.contract import Pass
-from inlay.pipeline import build_kernels, plan_again
+from inlay.pipeline import place_parts
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.building import explaining_options
 from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
@@ -36,7 +36,7 @@ from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
-from inlay.transforms import fold_quantization
+from inlay.transforms import pack_weights
 
 Explained: TypeAlias = (
     Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | NumericsExplanation | Story
@@ -58,10 +58,10 @@ class View(StrEnum):
 
 _UNTIL: Mapping[View, Pass] = {
     View.PLACEMENT: plan_places.PASS,
-    View.FUSION: plan_again.PASS,  # which groups the copies that it adds
-    View.LOOPS: build_kernels.PASS,
+    View.FUSION: place_parts.PASS,  # which knows what is not copied
+    View.LOOPS: place_parts.PASS,
     View.MEMORY: ROUTE[-1],
-    View.NUMERICS: fold_quantization.PASS,
+    View.NUMERICS: pack_weights.PASS,  # which knows what is stored in 16 bits
 }
 """The pass that decides what a view shows."""
 
@@ -120,7 +120,7 @@ def _story(module: Module, setting: Setting, kernels: _Kernels, at: str) -> Stor
     except CompileError as refusal:
         if "name.unknown" in [d.id for d in refusal.diagnostics]:
             raise
-        run = _run(module, setting, kernels, build_kernels.PASS)
+        run = _run(module, setting, kernels, place_parts.PASS)
         return story_of(run, at, refusal.diagnostics[0].message)
 
 
