@@ -166,3 +166,4 @@ _COMMUTING: Mapping[str, Callable[[Scene, Call, _Sources], list[Expr] | None]] =
     "minimum": _all,
     "pad": _pad,
 }
+
