@@ -79,7 +79,7 @@ def run(module: Module, context: PassContext) -> Module:
         return module
     chooser = _Chooser(module, context, operators, options.needs)
     for name, function in module.functions.items():
-        blocks = _blocks(function, module.kernels, operators)
+        blocks = blocks_of(function, module.kernels, operators)
         if any(b.joins or b.cuts for b in blocks.values()):
             chooser.choose(name, function, blocks)
     if options.watch is not None:
@@ -118,9 +118,10 @@ class _Found:
 _Choice = tuple[Join | Cut, ...]
 
 
-def _blocks(
+def blocks_of(
     function: Function, kernels: Mapping[str, Kernel], operators: OperatorTable
 ) -> dict[Expr, _Found]:
+    """Return the blocks of a function with what may be done in each. Cost: linear, but for joins of joins."""
     found: dict[Expr, _Found] = {}
     pending: list[Expr] = [function.body]
     while pending:
