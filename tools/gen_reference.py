@@ -369,6 +369,8 @@ that follows, and `inlay explain --op conv_integer` shows it.
   `.stride[axis]` in units of their memory. A copy has `c.chip.at`, `c.dram.at` (units of the memory at its
   other end, from a base that the driver is told), `c.y` rows of `c.x` units that are `c.stride` units apart
   outside and dense inside, and `c.top`, `c.bottom`, `c.left`, `c.right` units of `c.value` around them.
+  A copy between two memories of the device has `c.to.at` in the place of `c.dram.at`: with one, values stay
+  where results are written to another memory than operands are read from.
   Each field is one of these numbers or a constant, for the mock reads words by the same functions.
 * **What cannot be said**, and what to write instead:
   * copies of three dims, or of elements apart: `Copy(..., 2)`; what is beyond two dims becomes several
