@@ -283,8 +283,7 @@ all other, where the program is called. `r.free` says how much that may be, once
 are chosen, so the function is called several times. Where it fails, what it was given is divided, and the
 halves are tried; `inlay explain` says what was refused and why, and a match that is refused by itself runs
 elsewhere.
-`inlay check` checks each pattern as a graph of one; programs of several are held against the host by
-`inlay run --compare`.
+`inlay check` checks each pattern as a graph of one, and graphs of two or three.
 
 ## Drivers
 
