@@ -328,8 +328,10 @@ class _Following:
 
     def text(self) -> str:
         lines, params, result = list[str](), list[str](), ""
+        program = ""
         for p in self._patterns:
             assert isinstance(p.mapped, Mapped), "commands are calls"
             drawn = _Drawn(self._arch, p, p.mapped, self._rng, lines, params, self.inputs)
             result = drawn.result(result)
-        return drawn.program(result)
+            program = drawn.program(result)
+        return program
