@@ -243,6 +243,7 @@ def test_the_mock_runs_the_commands_of_a_region_one_by_one(folder) -> None:
         ("r.scratch(inside)", "7", "encoding", "vendor.h declares something else"),
         ("r.scratch(inside))", "r.scratch(inside)), 1", "", "no call"),
         ("    @region", "    @encodes(layer)\n    def more(self, c):\n        return call('f')\n\n    @region", "declarations", "beside a region, which writes all commands"),
+        ("    @region", "    @region\n    def other(self, r):\n        return call('f')\n\n    @region", "declarations", "found the regions other, graph, needed one"),
         ("    launch_cycles", "    rows = Choice(1)\n    launch_cycles", "declarations", "a Choice or a Temp beside a region"),
     ],
 )  # fmt: skip

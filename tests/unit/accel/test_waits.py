@@ -222,8 +222,8 @@ def test_copies_run_beside_instructions_and_explanations_say_who_waits() -> None
 
 FEW = Events(4)
 WRONG = [
-    (Counted, {"order": (Counted.loads, Counted.runs)}, "the atmost 'stores', which is not in `order`"),
-    (Counted, {"loads": AtMost(LOAD, -1)}, "found the atmost 'loads', which is not"),
+    (Counted, {"order": (Counted.loads, Counted.runs)}, "the AtMost 'stores', which is not in `order`"),
+    (Counted, {"loads": AtMost(LOAD, -1)}, "found the AtMost 'loads', which is not"),
     (
         Counted,
         {"order": (*Counted.order, *Evented.order)},
