@@ -170,4 +170,4 @@ entry main;"""
     plan = inlay.explain(parse_module(text, table()), board="strawberry", threads=1)
     (whole,) = plan.operations
     assert whole.operator == "cast+mul+add+requantize"
-    assert whole.others["npu0"] == "no pattern of npu0 takes it: mul where conv_integer is taken"
+    assert whole.others["npu0"] == "no pattern of npu0 takes it: a constant where mul is taken"

@@ -29,12 +29,14 @@ from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
 from inlay.accel.offered import keep_fastest, keep_largest, offered
 from inlay.accel.overlay import Block, Mismatch, blocks
+from inlay.accel.pattern import Input, below
 from inlay.accel.region import WholeCall, regions, whole_call
 from inlay.accel.repeat import loops_missed
 from inlay.accel.steps import choices_said, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
 from inlay.analysis.candidates import Candidate, Miss
+from inlay.arith.dtype import I8, U8, DType
 from inlay.arith.expr import lit
 from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
@@ -128,6 +130,13 @@ class AcceleratorBackend(Backend):
         """Return the most steps of a `p.repeat` in a pattern; 0 where there is none."""
         repeats = self.patterns(board.arch_of(device).parameters).repeats
         return max((r.times[1] for r in repeats.values()), default=0)
+
+    def byte_formats(self, arch: Arch) -> frozenset[DType]:
+        """Return the formats of bytes of tensors in patterns."""
+        built = self.patterns(arch.parameters).patterns
+        read = {x for p in built for node in below(p.mapped.result) for x in node.operands}
+        tensors = [x for x in read if isinstance(x, Input) and not x.constant]
+        return frozenset(d for x in tensors for d in x.dtypes or (I8, U8) if d in (I8, U8))
 
     def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
         """Return the hooks of the description."""

@@ -110,10 +110,10 @@ def groups(
     launches = tuple(x for x in found.loops if x.extent.value is None)
     if any(x is not found.loops[0] for x in launches):
         raise Untiled(f"an axis of {launches[-1].extent}: streams have numbers")
-    ways = [_ways(arch, stage, meanings, found)[:most] for stage in found.stages]
+    ways = [_ways(arch, stage, meanings, found) for stage in found.stages]
     failures: dict[str, None] = {}
     any_group = False
-    for chosen in sorted(itertools.product(*ways), key=lambda c: sum(_cycles(arch, u) for u, _ in c)):
+    for chosen in sorted(_together(ways, most), key=lambda c: sum(_cycles(arch, u) for u, _ in c)):
         try:
             group = _group(arch, chosen, launches)
         except Untiled as failure:
@@ -126,6 +126,24 @@ def groups(
 
 
 _Way = tuple[Unified, Unified | None]
+
+
+def _together(ways: Sequence[Sequence[_Way]], most: int) -> Iterator[tuple[_Way, ...]]:
+    """Yield ways of all stages: the fastest of the first, each with the fastest that divide the same blocks.
+
+    What is done to each element can be done along any axis where all its constants are one number, and the
+    fastest of all may be none along which sums stand.
+    """
+    first, *rest = ways
+    for way in first[:most]:
+        blocks = block_lanes(way[0])
+        fitting = ([w for w in x if _divides_alike(w[0], blocks)] or x for x in rest)
+        yield from itertools.product([way], *(x[:most] for x in fitting))
+
+
+def _divides_alike(u: Unified, blocks: Mapping[Sym, int]) -> bool:
+    mine = block_lanes(u)
+    return all(mine.get(x.sym, 1) == blocks.get(x.sym, 1) for x in u.stage.loops)
 
 
 def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: Stages) -> list[_Way]:

@@ -46,6 +46,7 @@ static int64_t run_add(model_t *m, const uint8_t *w, time_taken_t *taken) {
     int64_t lanes = m->config[0], n = bits(w, 7, 10), y = bits(w, 17, 9), dy = bits(w, 26, 9);
     int64_t x = bits(w, 35, 10), dx = bits(w, 45, 10), z = bits(w, 55, 10), dz = bits(w, 65, 10), par = bits(w, 75, 3);
     int64_t zero = signed_bits(w, 78, 8), low = signed_bits(w, 86, 8), high = signed_bits(w, 94, 8);
+    int floats = (int)bits(w, 102, 1);
     if (n < 1) { return fault(m, FAULT_WORD, n); }
     taken->cycles = n + 10;
     int64_t wrong = check(m, PAR, par, 1);
@@ -54,7 +55,9 @@ static int64_t run_add(model_t *m, const uint8_t *w, time_taken_t *taken) {
         if ((wrong = check(m, OUT, to, 0)) || (wrong = check(m, VEC, a, 1)) || (wrong = check(m, VEC, b, 1))) { break; }
         const uint8_t *t = unit_at(m, PAR, par), *from = unit_at(m, VEC, a), *beside = unit_at(m, VEC, b);
         for (int64_t o = 0; o < lanes; ++o) {
-            int8_t sum = scaled_sum((int8_t)from[o], (int8_t)beside[o], t, lanes, zero, low, high);
+            int8_t b0 = (int8_t)from[o], b1 = (int8_t)beside[o];
+            int8_t sum = floats ? weighted_sum(b0, b1, t, lanes, zero, low, high)
+                                : scaled_sum(b0, b1, t, lanes, zero, low, high);
             unit_at(m, OUT, to)[o] = (uint8_t)sum;
         }
         mark(m, OUT, to);

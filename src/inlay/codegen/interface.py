@@ -25,6 +25,7 @@ from typing import Protocol
 import numpy as np
 
 from inlay.analysis.candidates import Candidate, Miss
+from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
@@ -395,6 +396,13 @@ class Backend(Protocol):
         transposes that undo it, so what it means stays what it was.
         """
         return {}
+
+    def byte_formats(self, arch: Arch) -> frozenset[DType]:
+        """Return which formats of bytes operands of its regions may have; none where that does not matter.
+
+        Where the devices of a board take one of both, programs compute in that one.
+        """
+        return frozenset()
 
     def cost(self, arch: Arch) -> CostHook | None:
         """Return what predicts the time of operations; None leaves that to figures of the board."""

@@ -4,14 +4,15 @@ Made of the plans that the program was compiled with and of its constants, for s
 
     block      values with a place in it, for the whole call: at its critical moment some bytes of it are
                values, some were lost to alignment, and the rest is what packing could not use
-    results    of the entry, and copies of those that do not own their bytes
+    results    of the entry, and copies of those that do not own their bytes; out of a memory of fixed places
+               they are the caller's and not in its sum
     values     allocated while the program runs, and tensors that the virtual machine makes
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
     constants  in the file, or copied to the memory of a device
 
-The sum without constants is what the runtime counts (`runtime.usage`): equal to it where the plan is
-static, else an upper bound for calls that make each value once. Moments are the phases of kernels in program
-order.
+The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the
+plan is static, else an upper bound for calls that make each value once. Moments are the phases of kernels in
+program order.
 
 **Bound.** At each moment what is alive is needed, rounded up to the alignment; no plan of these values in
 this order takes less than the most of that.
@@ -190,7 +191,9 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
         for plan, part in s.parts
     ]  # an empty block has room for one empty tensor
     sized = [(plan, c, _counted(c, around, unknown)) for plan, c in s.counted]
-    mine = [(c, size) for plan, c, size in sized if plan is main]
+    # Copies that leave a memory of fixed places are the caller's, elsewhere.
+    stays = pool.kind is not PoolKind.HEAP
+    mine = [(c, z) for plan, c, z in sized if plan is main and not (stays and c.origin is Origin.COPY)]
     own = [(m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members]
     # What other functions have is there all the time: when they are called is not looked at.
     always = sum(b for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)
@@ -200,12 +203,15 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
     beside = [called + x for x in _steps((_life(c, size, moments, around) for c, size in mine), moments)]
     left = alive[-1] if pool.kind is PoolKind.HEAP else 0
     steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1] + left)
-    is_exact = is_single and not unknown and _is_exact(sized, around)
+    is_static = is_single and not unknown and _is_exact(sized, around)
     # What may not be allocated in a call proves nothing.
-    certain = beside if is_exact else [0] * len(beside)
+    certain = beside if is_static else [0] * len(beside)
     # Where most is alive: what there is forbids a smaller block.
     best = max(range(len(alive)), key=lambda k: alive[k] + certain[k])
     fullest = alive.index(max(alive)) + 1
+    # A block goes with the last of its values where kernels do not overlap, which may be before that moment.
+    last = max((m.last for m, _ in own), default=moments)
+    is_there = any(x == max(steps) for k, x in enumerate(steps, 1) if k <= last or k > moments)
     live = always + sum(size for m, size in own if m.first <= fullest <= m.last)
     return Account(
         memory,
@@ -226,7 +232,7 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
         moment=best + 1,
         at=main.where(best + 1),
         held=_held(own, mine, main, best + 1),
-        is_exact=is_exact,
+        is_exact=is_static and is_there,
         unknown=tuple(dict.fromkeys(unknown)),
     )
 

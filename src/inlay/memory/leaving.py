@@ -36,6 +36,9 @@ LARGEST_SHARE = 4
 SMALL_BLOCK = 16_384
 """Bytes of a block that leaves with a result."""
 
+_SMALL_STORAGE, _PART = 4096, 3
+"""Storages beyond so many bytes of which a tensor has less than this part stay behind (`is_part` in C)."""
+
 
 def with_result(
     chosen: Chosen, activation: Activation, known: Known, options: MemoryOptions, called: Collection[str]
@@ -59,7 +62,7 @@ def with_result(
         if not is_result or storage.unknown(known.symbols) is not None:
             continue
         own = _buffer(storage, activation.positions, known)
-        if _leaves(own, max_live([*inside, own]), storage, options):
+        if leaves(own.size, max_live([*inside, own]), storage, options):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -69,6 +72,28 @@ def with_result(
     return replace(chosen, heap=heap, counted={s: w for s, w in chosen.counted.items() if s is not found})
 
 
+def leaves_bank(results: Sequence[Storage], size: int, options: MemoryOptions) -> Storage | None:
+    """Return which of the results in a block of fixed places takes it along; the others are copied.
+
+    The runtime lets results go in turn, those that could be pages first, and the last one has the block for
+    itself. A small part of a large block is copied or leaves as pages even so.
+
+    Args:
+        results: in the order of the entry.
+        size: of the block.
+        options: whether results leave as pages.
+    """
+
+    def is_part(storage: Storage) -> bool:
+        return size > _SMALL_STORAGE and (storage.bytes.value or 0) < size // _PART
+
+    def is_lifted(storage: Storage) -> bool:
+        return options.lifts and is_part(storage) and (storage.bytes.value or 0) >= FEWEST_BYTES
+
+    *_, last = sorted(results, key=is_lifted, reverse=True)
+    return None if is_part(last) and not (is_lifted(last) and len(results) == 1) else last
+
+
 def _own_results(function: Function) -> frozenset[Var]:
     """Return the storages of results; none where a result shares its storage, or is no tensor."""
     found = [s for leaf, s in stored_results(function) if isinstance(leaf.type, TensorType)]
@@ -76,11 +101,11 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def _leaves(own: Buffer, block: int, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result of a block of at least so many bytes leaves it without being copied."""
-    if storage.bytes.value is not None and 3 * block <= 5 * own.size and block <= SMALL_BLOCK:
+def leaves(size: int, block: int, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of so many bytes leaves a block of at least so many without being copied."""
+    if storage.bytes.value is not None and 3 * block <= 5 * size and block <= SMALL_BLOCK:
         return True
-    return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
+    return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE
 
 
 def _buffer(storage: Storage, end: int, known: Known) -> Buffer:

@@ -44,10 +44,12 @@ T = TypeVar("T")
 
 
 def runnable(board: Board) -> Board:
-    """Return a board as programs run on it: a device for which code is made works in one memory."""
-    host, *others = board.devices
-    devices = (host, *(replace(d, memories=works_in(board, d)) for d in others))
-    return replace(board, devices=devices)
+    """Return a board as programs run on it: a device for which code is made works in one memory.
+
+    The host is the first device, wherever it was written, so that plans do not depend on that.
+    """
+    others = (replace(d, memories=works_in(board, d)) for d in board.others)
+    return replace(board, devices=(board.host, *others))
 
 
 def apart(board: Board) -> dict[str, Backend]:
@@ -57,7 +59,7 @@ def apart(board: Board) -> dict[str, Backend]:
         board: as programs run on it (`runnable`).
     """
     found: dict[str, Backend] = {}
-    for d in board.devices[1:]:
+    for d in board.others:
         backend = backend_of(board, d.name)
         if backend is None or unavailable(board, d.name) or backend.in_program(board, d.name):
             continue

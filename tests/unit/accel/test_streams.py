@@ -218,8 +218,6 @@ def test_the_model_refuses(name, fault) -> None:
 
 
 def test_limits_are_reasons() -> None:
-    dilated = convolution(4, 4, 9, 3).replace("dilations=[1, 1]", "dilations=[2, 2]")
-    assert command(dilated).reasons == ("dilations (2, 2): copies skip no vectors",)
     groups = convolution(8, 8, 9, 3, groups=2)
     assert command(groups).reasons == ("groups 2 of 8 channels: one for all, or one for each",)
 
