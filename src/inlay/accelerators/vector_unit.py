@@ -1,7 +1,7 @@
 """A vector unit: sums of two tensors of bytes with scales of their own, in a memory of its own.
 
 Three queues as in `strawberry`: `load` brings vectors in, `run` adds them, `store` takes them out, or back to
-where sums read. Results are rounded as TFLite does, with multipliers and shifts, or as ONNX does, with floats.
+where sums read. Results are rounded as TFLite does (multipliers, shifts) or as ONNX does (floats).
 """
 
 from inlay.accel.api import (
