@@ -28,7 +28,7 @@ from tests.unit.accel.test_merge import Program
 SOURCE = Path(strawberry.__file__).read_text(encoding="utf-8")
 APART = (
     SOURCE.replace("    wgt = Memory(", "    out = Memory(act_kib * KiB, unit=block)\n    wgt = Memory(", 1)
-    .replace("y=Out(act,", "y=Out(out,")
+    .replace("Out(act,", "Out(out,")
     .replace("st_act = Copy(act, dram", "st_act = Copy(out, dram")
     .replace('Library("inlay.accelerators._strawberry_model")', "Mock()")
     .replace("    Memory,\n", "    Memory,\n    Mock,\n", 1)
