@@ -100,17 +100,13 @@ class VectorUnit(Accelerator):
     def wait(self, c):
         return self.ADD(op={"load": 4, "run": 5, "store": 6}[c.queue], **c.flags)
 
-    @encodes(ld_vec, ld_par, st_out)
+    @encodes(ld_vec, ld_par, st_out, back)
     def move(self, c):
-        op = {"ld_vec": 1, "ld_par": 2, "st_out": 3}[c.name]
+        op = {"ld_vec": 1, "ld_par": 2, "st_out": 3, "back": 3}[c.name]
+        inside = c.name == "back"
+        other = c.to if inside else c.dram
         return self.MOVE(
-            op=op, **c.flags, chip=c.chip.at, dram=c.dram.at, y=c.y, x=c.x, stride=c.stride,
-        )  # fmt: skip
-
-    @encodes(back)
-    def move_back(self, c):
-        return self.MOVE(
-            op=3, **c.flags, chip=c.chip.at, dram=c.to.at, y=c.y, x=c.x, stride=c.stride, inside=1
+            op=op, **c.flags, chip=c.chip.at, dram=other.at, y=c.y, x=c.x, stride=c.stride, inside=inside
         )
 
     @encodes(add, add_float)
