@@ -74,6 +74,7 @@ def drawn(seed: int) -> Module:
     return parse_module(p.text(p.residual(x, y)), table())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_values_stay_in_the_memory_of_their_readers(tmp_path, seed: int) -> None:
     module, backend = drawn(seed), backend_of(tmp_path, MOVING)

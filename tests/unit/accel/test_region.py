@@ -233,6 +233,7 @@ def test_the_mock_runs_the_commands_of_a_region_one_by_one(folder) -> None:
     np.testing.assert_array_equal(executable_of(found.program, threads=1).run({"x": X})["y"], want)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("old", "new", "section", "message"),
     [
