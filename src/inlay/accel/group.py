@@ -155,6 +155,8 @@ def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: 
             ways.append((u, clear))
     if not ways:
         kind = "a sum of products" if stage.is_sum else "what is done to each element"
+        if stage.is_sum and all(x.name != "ic" for x in stage.loops):
+            kind += " of each channel by itself"
         raise Untiled(f"no instruction computes {kind}: {found.told(stage)}")
     ways.sort(key=lambda way: _cycles(arch, way[0]))
     return ways

@@ -376,6 +376,8 @@ def copies(
     inner = runs[-copy.dims :]
     if x.outside is None and any(r.before or r.after for r in runs):
         raise Untiled(f"a tile of {x.name} is larger than its tensor")
+    if copy.pad is None and any(r.before or r.after for r in runs):
+        raise Untiled(f"{tensor.copy} puts nothing around a tile of {x.name}, and the pattern pads it")
     if any(r.before or r.after for r in runs[: -copy.dims]):
         raise Untiled(f"{tensor.copy} puts nothing around more than {copy.dims} axes")
     while len(inner) < 2:
