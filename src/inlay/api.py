@@ -323,8 +323,8 @@ def explain(
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
         view: where operations run (`placement`), what becomes one kernel (`fusion`), how kernels are
-            scheduled (`loops`), where values live (`memory`), or what of a quantized model is computed
-            in integers (`numerics`).
+            scheduled (`loops`), where values live (`memory`), or in what formats products are
+            computed and constants stored (`numerics`).
         at: asks for all of that about the operations of one name, as in pins, instead of a view.
         threads: on how many the program is to run; all processors by default.
         externs: operators of your own.

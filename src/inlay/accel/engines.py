@@ -1,4 +1,4 @@
-"""Declarations of what moves and orders commands: copy engines, tokens between queues, words of a stream."""
+"""Declarations of what moves and orders commands: copy engines, how queues wait, words of a stream."""
 
 from __future__ import annotations
 
@@ -93,8 +93,50 @@ class Interlock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AtMost:
+    """A command that waits until at most some commands of a queue are outstanding: given, and not ended.
+
+    The stream is read no further until then, so all that stands behind it waits, whatever its queue. It is
+    an attribute of the class, and has an encoding: `c.count` is how many may be outstanding.
+
+    Attributes:
+        queue: whose commands are counted.
+        most: the largest count that can be said; with 0 it waits for all of them.
+    """
+
+    queue: Queue
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventCommand:
+    """What sets an event, or waits for one."""
+
+
+class Events:
+    """Numbered registers of one bit: a command sets one, and another one waits for it and clears it.
+
+    `signal` sets the event `c.event` when all before it in its queue have ended; behind `wait` its queue goes
+    on when the event is set, and clears it. Both have an encoding, with `c.queue` and `c.event`. Which number
+    is used when, and when it is free again, is the compiler's.
+
+    Args:
+        count: how many there are.
+        source, target: queues, where these registers are between two of them alone.
+    """
+
+    def __init__(self, count: int, source: Queue | None = None, target: Queue | None = None) -> None:
+        self.count, self.source, self.target = count, source, target
+        self.signal, self.wait = EventCommand(), EventCommand()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Nop:
     """A command that does nothing but wait and push: it orders queues that share no token."""
+
+
+Order = Token | Interlock | AtMost | Events
+"""How queues wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from inlay.accel.backend import AcceleratorBackend, results_of, running
+from inlay.accel.backend import AcceleratorBackend
+from inlay.accel.borrowed import bytes_of, places, taken
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.declare import Absent, Driver, Mock
+from inlay.accel.driver_calls import results_of, running, scratch_bytes
 from inlay.accel.engines import Stream
 from inlay.accel.kit_header import compiler, header_fault
 from inlay.accel.kit_order import waits
@@ -28,7 +30,6 @@ from inlay.accel.match import Command, Found, fault_of
 from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.pattern import Pattern
 from inlay.accel.samples import Sample, samples, sequences
-from inlay.accel.steps import room_of
 from inlay.accel.tiled import Made, TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
@@ -159,8 +160,9 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
             continue
         taken += 1
         section, message = _of_header(backend, found) if taken == 1 else ("", "")
-        if not message:
-            section, message = _compare(backend, f"pattern {p.name}", sample, found)
+        if message:  # what the driver makes of other arguments than it wants says nothing
+            return Checked(section, f"programs of {p.name}", taken, message, sample.text)
+        section, message = _compare(backend, f"pattern {p.name}", sample, found)
         if isinstance(found, TiledCommand) and taken <= _ORDERED and (not message or section == COST):
             section, message = _of_stream(backend, sample, found, (section, message))
         if message:
@@ -312,8 +314,11 @@ def _run(
         inside.append(around[-1][GUARD : GUARD + count].reshape(shape))
     before = [x.copy() for x in sample.inputs]
     arrays = [*sample.inputs, *inside]
-    if isinstance(command, Command) and (scratch := room_of(arch, command).bytes) != 0:
-        arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
+    if isinstance(command, Command):
+        scratch = scratch_bytes(arch, driver, command, main.params, results)
+        arrays += [np.empty(evaluate(scratch, {}), np.uint8)] if scratch != 0 else []
+    if isinstance(command, TiledCommand) and command.made is not None and arch.borrowed:
+        arrays.append(np.empty(bytes_of(places(taken(arch, command.made.scheduled.stream))), np.uint8))
     runs = running(arch, driver, backend.name, command, main.params, results, ())
     runs(arrays, [])
     touched = any((x[:GUARD] != 0x55).any() or (x[-GUARD:] != 0x55).any() for x in around)

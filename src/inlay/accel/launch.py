@@ -17,6 +17,7 @@ from typing import assert_never
 import numpy as np
 
 from inlay.accel.accelerator import Accelerator, Architecture
+from inlay.accel.borrowed import places, taken
 from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, place_of
 from inlay.accel.encode import stream_of
 from inlay.accel.group import Tensor
@@ -30,7 +31,7 @@ from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.types import TensorType
 from inlay.runtime.driver_arguments import digest_of
 from inlay.runtime.driver_places import Place, starting
-from inlay.runtime.streams import Part, StreamCall, region_of, run_words
+from inlay.runtime.streams import Part, StreamCall, region_of, rooms_in, run_words
 
 
 @dataclass(slots=True)
@@ -75,14 +76,16 @@ class Launcher:
         del ints
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
-        result = arrays[-1]
+        sizes = places(taken(self.arch, scheduled.stream))
+        at = len(arrays) - (2 if sizes else 1)
+        result, rooms = arrays[at], rooms_in(arrays, result_at=at, rooms=sizes)
         launches = range(result.shape[0]) if scheduled.launches else (None,)
         with self._lock:
             region = self._region(arrays)
             self.cycles = 0
             for index in launches:
                 self._fill(region, arrays, index)
-                self.cycles += self._run(region.bytes)
+                self.cycles += self._run(region.bytes, rooms)
                 tensor = scheduled.result
                 target = result if index is None else result[index]
                 if result.size:
@@ -92,7 +95,8 @@ class Launcher:
         """Return what a call is predicted to take: the cycles that placement was told, for these images."""
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
-        images = arrays[-1].shape[0] if scheduled.launches else 1
+        result = arrays[-2 if self.arch.borrowed else -1]
+        images = result.shape[0] if scheduled.launches else 1
         launch = evaluate(self.arch.number(self._kind.launch_cycles), {})
         return self._ns(images * (launch + scheduled.timing.total))
 
@@ -153,25 +157,25 @@ class Launcher:
         self._regions.append(region)
         return region
 
-    def _run(self, region: np.ndarray) -> int:
-        """Run the stream on a region; return the cycles that the driver reports."""
+    def _run(self, region: np.ndarray, rooms: Sequence[np.ndarray]) -> int:
+        """Run the stream on a region, and memories in one of the board; return the cycles of the driver."""
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled, words = self.command.made.scheduled, self.command.made.words
         match self.driver:
             case Library() | Process() | Socket():
-                return self._call(place_of(self.driver), words, region)
+                return self._call(place_of(self.driver), words, region, rooms)
             case Mock():
-                StreamMock(self.arch).run(words, region)
+                StreamMock(self.arch).run(words, region, rooms)
                 return scheduled.timing.total
             case Absent(why=why):
                 raise error("run.device-absent", f"'{self.device}' cannot be used: {why}")
             case _:
                 assert_never(self.driver)
 
-    def _call(self, place: Place, words: bytes, region: np.ndarray) -> int:
+    def _call(self, place: Place, words: bytes, region: np.ndarray, rooms: Sequence[np.ndarray]) -> int:
         name = stream_of(self.arch).run
         target = starting(place, name, self.device)
-        return run_words(target, name, self.device, self.config, words, region)
+        return run_words(target, name, self.device, self.config, words, region, rooms)
 
     @property
     def config(self) -> tuple[int, ...]:
@@ -208,6 +212,7 @@ class Launcher:
             _part(scheduled.result, len(tensors)),
             tuple(self._asked()),
             images,
+            places(taken(self.arch, scheduled.stream)),
         )
 
     def settle(self, calls: Sequence[Mapping[int, np.ndarray]]) -> None:

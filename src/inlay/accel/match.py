@@ -120,8 +120,10 @@ class Command:
 
     def cycles(self, arch: Architecture) -> Int:
         """Return how long it takes, over the dims of the program."""
-        own = arch.number(self.instruction.cycles, self.sizes) + arch.number(type(arch.device).launch_cycles)
-        return sum((c.cycles(arch) for c in self.before), own)
+        begin = arch.number(type(arch.device).launch_cycles)
+        launches = 1 if arch.description.region is not None else len(self.steps)
+        own = (arch.number(c.instruction.cycles, c.sizes) for c in self.steps)
+        return sum(own, begin * launches)
 
 
 @dataclass(frozen=True, slots=True)

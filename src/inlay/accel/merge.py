@@ -26,7 +26,8 @@ from inlay.accel.plan import MOST_COMMANDS, Part, Setting, Tiling, plan
 from inlay.accel.reorder import earlier
 from inlay.accel.resident import Kept, placed
 from inlay.accel.stages import Untiled
-from inlay.accel.tile import Scheduled, in_order, result_of, search, with_rooms
+from inlay.accel.tile import Scheduled, result_of, search, with_rooms
+from inlay.accel.waits import in_order
 from inlay.ir.expr import Expr
 
 _MOST_TRIED = 3

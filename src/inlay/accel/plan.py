@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Place, Planned, Span
+from inlay.accel.commands import SHARED, Place, Planned, Span
 from inlay.accel.declare import Access, Dim
 from inlay.accel.group import Group, Step, Tensor, command_cycles, copy_of, sums_of
 from inlay.accel.layout import Axis, Laid
@@ -30,8 +30,6 @@ from inlay.arith.expr import Sym
 
 MOST_COMMANDS = 20_000
 """Commands of a stream beyond which a match is left to others."""
-SHARED = ""
-"""The memory of the board, in spans: bytes from the base of the region."""
 
 
 @dataclass(frozen=True, slots=True)

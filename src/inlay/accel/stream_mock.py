@@ -9,6 +9,7 @@ touch the same units while nothing orders them, whatever came out.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
@@ -16,14 +17,13 @@ from random import Random
 import numpy as np
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Ordered, Place, Planned, Span
+from inlay.accel.commands import SHARED, Ordered, Place, Planned, Span
 from inlay.accel.declare import Access, Dim, Instruction, Memory
 from inlay.accel.encode import decoded
 from inlay.accel.mock import mock_of
 from inlay.accel.nest import formats
 from inlay.accel.order import unordered
-from inlay.accel.plan import SHARED
-from inlay.accel.tile import channels, interlocked
+from inlay.accel.waits import channels, in_tokens
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import error
 from inlay.bytecode.formula import Arg
@@ -44,18 +44,22 @@ class StreamMock:
         self._arch, self._seed = arch, seed
         self._channels = channels(arch)
 
-    def run(self, words: bytes, region: np.ndarray) -> None:
+    def run(self, words: bytes, region: np.ndarray, rooms: Sequence[np.ndarray] = ()) -> None:
         """Run a stream on a region of the memory outside.
+
+        Args:
+            words: the stream.
+            region: of the memory outside.
+            rooms: memories of the device that are in a memory of the board, in the order of the file.
 
         Raises:
             RunError: `run.device-failed`.
         """
         stream = [replace(x, command=self._touching(x.command)) for x in decoded(self._arch, words)]
-        if self._arch.description.is_interlocked:
-            stream = [*interlocked(self._arch, (x.command for x in stream))]
+        stream = in_tokens(self._arch, stream)
         if wrong := next(unordered(stream, self._channels), None):
             raise _refused(wrong)
-        state = _State(self._arch, region)
+        state = _State(self._arch, region, rooms)
         queues: dict[str, deque[Ordered]] = {}
         for x in stream:
             queues.setdefault(x.command.queue, deque()).append(x)
@@ -124,15 +128,20 @@ def _compiled(arch: Architecture, i: Instruction) -> tuple[Callback, tuple[str, 
 class _State:
     """Memories of a device while a stream runs."""
 
-    def __init__(self, arch: Architecture, region: np.ndarray) -> None:
+    def __init__(self, arch: Architecture, region: np.ndarray, rooms: Sequence[np.ndarray]) -> None:
         self._arch, self._region = arch, region
         self._bytes: dict[str, np.ndarray] = {}
         self._written: dict[str, np.ndarray] = {}
         for name, m in arch.description.memories.items():
             if isinstance(m, Memory):
                 unit, size = arch.number(m.unit).value or 1, arch.number(m.size).value or 0
-                self._bytes[name] = np.full((size // unit, unit), 0xA5, np.uint8)
+                self._bytes[name] = np.empty((size // unit, unit), np.uint8)
                 self._written[name] = np.zeros(size // unit, bool)
+        for name, room in zip(arch.borrowed, rooms, strict=bool(rooms)):
+            unit = self._bytes[name].shape[1]
+            self._bytes[name] = room[: room.size // unit * unit].reshape(-1, unit)
+        for memory in self._bytes.values():
+            memory[...] = 0xA5
 
     def run(self, c: Planned) -> None:
         """Do what a command says."""

@@ -27,6 +27,7 @@ from inlay.accel.rounding import reach, terms
 from inlay.accel.stages import Stages, Untiled, Value, forms_of
 from inlay.accel.tile import Scheduled, search
 from inlay.accel.unify import Meaning, meanings
+from inlay.accel.waits import said_of
 from inlay.arith.expr import Int
 from inlay.ir.expr import Call, Const, Expr
 
@@ -113,6 +114,7 @@ class TiledCommand:
         hidden = f"{t.hidden * 100 // t.moving} %" if t.moving else "nothing"
         return (
             f"a stream of {len(s.stream)} commands in {t.total} cycles, {of}; "
+            f"{said_of(s.parts[0].group.arch, s.stream)}; "
             f"{t.moving} cycles of copies, {hidden} of that while instructions run"
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from inlay.arith.expr import Int
 from inlay.cli._model import counted, size_text
 from inlay.cli._spills import spill_lines
+from inlay.machine.memory import PoolKind
 from inlay.memory.account import Account, Held
 from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart
 from inlay.pipeline.explain.memory import MemoryExplanation, Planned, StackUse
@@ -68,7 +69,7 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         ("  alignment", a.alignment, "", a.alignment > 0),
         ("  unused", a.unused, "", a.unused > 0),
         ("results", a.results, "the caller gets their memory", a.results > 0),
-        ("copied results", a.copies, "when blocks are gone", a.copies > 0),
+        ("copied results", a.copies, _copied(a), a.copies > 0),
         ("other values", a.values, "allocated while the program runs", a.values > 0),
         ("of the machine", a.machine, "tensors that the virtual machine makes, at most", a.machine > 0),
         ("scratch", a.scratch, f"of kernels, {threads}", a.scratch > 0),
@@ -89,6 +90,12 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         if len(shown) < len(a.held):
             rest = a.held[len(shown) :]
             yield f"    and {counted(len(rest), 'value')} more with {sum(h.bytes for h in rest):,} bytes"
+
+
+def _copied(a: Account) -> str:
+    return (
+        "when blocks are gone" if a.kind is PoolKind.HEAP else "not in the sum: the caller has them elsewhere"
+    )
 
 
 def _bound(a: Account) -> str:

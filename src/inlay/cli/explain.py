@@ -37,7 +37,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(str(v) for v in View),
         default=str(View.PLACEMENT),
         help="what to show: where operations run, what becomes one kernel, how kernels are scheduled, where "
-        "values live, or what of a quantized model is computed in integers",
+        "values live, or in what formats products are computed and constants stored",
     )
     parser.add_argument(
         "--at", default="", metavar="NODE", help="show all of that about one operation: names as in --pin"

@@ -82,6 +82,17 @@ def unavailable(board: Board, device: str) -> str:
     return f"{arch.name} has the loader '{arch.loader}', needed {' or '.join(known)}{hint}"
 
 
+def no_host(board: Board) -> str:
+    """Return why the host of a board cannot be one, or nothing.
+
+    A host for which no code is made here is one that is only described: it can be planned for.
+    """
+    backend = backend_of(board, board.host.name)
+    if backend is None or type(backend).generator is not Backend.generator:
+        return ""
+    return f"'{board.host.arch}' is the code of devices beside a host, and runs no program"
+
+
 def works_in(board: Board, device: Device) -> tuple[str, ...]:
     """Return the memories that a device works in: all of them where no code is made for it."""
     backend = backend_of(board, device.name)

@@ -112,12 +112,14 @@ class Needs:
         workspace: scratch over `dims`, if any.
         stack: bytes of temporaries on the stack of one caller; None where nobody says.
         accesses: when it touches its tensors; None where nobody says.
+        note: what explanations say of the code.
     """
 
     dims: tuple[Sym, ...]
     workspace: Workspace | None
     stack: int | None = None
     accesses: Accesses | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +415,13 @@ class Backend(Protocol):
     def generator(self, target: Target, cache: ObjectCache | None) -> Generator | None:
         """Return what makes the code of a program whose host such a device is, if it can be one."""
         return None
+
+    def needs(self, job: DeviceJob) -> Mapping[str, Needs]:
+        """Return what code of a device needs beside its operands, without making any: as `emit` says it.
+
+        Kernels that are loops are left out, as their loops say it. Asked by who only explains.
+        """
+        return {}
 
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Make the code of a device.

@@ -193,6 +193,7 @@ class Kernel:
         origin: what it was made from, for reports (`conv2d+add+relu`).
         batch: how several independent calls may run as one; None if they may not.
         accesses: what its code says of its tensors; None where nobody knows.
+        note: what explanations say of its code.
     """
 
     name: str
@@ -207,3 +208,4 @@ class Kernel:
     origin: str = ""
     batch: Batch | None = None
     accesses: Accesses | None = None
+    note: str = ""

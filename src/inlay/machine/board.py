@@ -2,7 +2,9 @@
 
 A known board is a TOML file in `boards/`, found by its name; a user's is a file anywhere
 (`board_file` reads both), or is built in Python and `check_board` says what is wrong with it. The
-first device is the *host*: it runs the virtual machine. The first memory is the host's.
+first memory is the host's, and the *host* is a device that addresses it: the first one that is this
+processor, where there is one, else the first. It runs the virtual machine. So the order of devices
+says which are preferred, and not which can run a program.
 
 **Access.** A device or an engine addresses the memories it lists. Two devices that both address a
 memory and are coherent there hand values on in it without a copy; a value goes anywhere else over
@@ -29,7 +31,7 @@ class Board:
     Attributes:
         name: of the board.
         summary: one line for lists.
-        devices: the host first.
+        devices: among them the host, in order of preference.
         memories: the host's first.
         archs: what the devices are instances of.
         engines, links: who can copy from where to where; links in order of preference.
@@ -50,10 +52,17 @@ class Board:
     coherent: tuple[Coherence, ...] = ()
     default: str = ""
 
-    @property
+    @functools.cached_property
     def host(self) -> Device:
         """The device that runs the virtual machine."""
-        return self.devices[0]
+        own = [d for d in self.devices if self.memories[0].name in d.memories] or list(self.devices)
+        native = {a.name for a in self.archs if a.loader == NATIVE}
+        return next((d for d in own if d.arch in native), own[0])
+
+    @property
+    def others(self) -> tuple[Device, ...]:
+        """All devices but the host."""
+        return tuple(d for d in self.devices if d is not self.host)
 
     @property
     def default_device(self) -> str:

@@ -4,12 +4,13 @@ Made of the plans that the program was compiled with and of its constants, for s
 
     block      values with a place in it, for the whole call: at its critical moment some bytes of it are
                values, some were lost to alignment, and the rest is what packing could not use
-    results    of the entry, and copies of those that do not own their bytes
+    results    of the entry, and copies of those that do not own their bytes; out of a memory of fixed places
+               they are the caller's and not in its sum
     values     allocated while the program runs, and tensors that the virtual machine makes
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
     constants  in the file, or copied to the memory of a device
 
-The sum without constants is what the runtime counts (`runtime.usage`): equal to it where the plan is
+The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the plan is
 static, else an upper bound for calls that make each value once. Moments are the phases of kernels in program
 order.
 
@@ -190,7 +191,9 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
         for plan, part in s.parts
     ]  # an empty block has room for one empty tensor
     sized = [(plan, c, _counted(c, around, unknown)) for plan, c in s.counted]
-    mine = [(c, size) for plan, c, size in sized if plan is main]
+    # Copies that leave a memory of fixed places are the caller's, elsewhere.
+    stays = pool.kind is not PoolKind.HEAP
+    mine = [(c, z) for plan, c, z in sized if plan is main and not (stays and c.origin is Origin.COPY)]
     own = [(m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members]
     # What other functions have is there all the time: when they are called is not looked at.
     always = sum(b for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)

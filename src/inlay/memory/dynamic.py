@@ -143,7 +143,7 @@ def copies_of_results(function: Function, leave: Collection[Var], moments: int) 
             taken.add(storage)
             continue
         name = leaf.name if isinstance(leaf, Var) else "a result"
-        why = "a result is copied that is an input, a constant, another result or made in a branch"
+        why = "a result is copied that is an input, a constant, beside another result or made in a branch"
         found += [
             Counted(name, leaf.span, why, Origin.COPY, "", size_of(t), moments + 1, moments + 1)
             for t in _tensors(leaf.type)

@@ -36,6 +36,9 @@ LARGEST_SHARE = 4
 SMALL_BLOCK = 16_384
 """Bytes of a block that leaves with a result."""
 
+_SMALL_STORAGE, _PART = 4096, 3
+"""Storages beyond so many bytes of which a tensor has less than this part stay behind (`is_part` in C)."""
+
 
 def with_result(
     chosen: Chosen, activation: Activation, known: Known, options: MemoryOptions, called: Collection[str]
@@ -67,6 +70,28 @@ def with_result(
     found.end = activation.positions
     heap = {**chosen.heap, HOST: _in_order([*chosen.heap[HOST], found])}
     return replace(chosen, heap=heap, counted={s: w for s, w in chosen.counted.items() if s is not found})
+
+
+def leaves_bank(results: Sequence[Storage], size: int, options: MemoryOptions) -> Storage | None:
+    """Return the result that takes a block of fixed places along, of those that are in it; the others are copied.
+
+    The runtime lets results go in turn, those that could be pages first, and the last one has the block for
+    itself. A small part of a large block is copied or leaves as pages even so.
+
+    Args:
+        results: in the order of the entry.
+        size: of the block.
+        options: whether results leave as pages.
+    """
+
+    def is_part(storage: Storage) -> bool:
+        return size > _SMALL_STORAGE and (storage.bytes.value or 0) < size // _PART
+
+    def is_lifted(storage: Storage) -> bool:
+        return options.lifts and is_part(storage) and (storage.bytes.value or 0) >= FEWEST_BYTES
+
+    *_, last = sorted(results, key=is_lifted, reverse=True)
+    return None if is_part(last) and not (is_lifted(last) and len(results) == 1) else last
 
 
 def _own_results(function: Function) -> frozenset[Var]:

@@ -42,9 +42,9 @@ from inlay.memory.budget import (
 )
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
-from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine
+from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine, stored_results
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.leaving import with_result
+from inlay.memory.leaving import leaves_bank, with_result
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.memory.place_storage import Placement, Rewriter
 from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe, invoked
@@ -186,7 +186,7 @@ def plan_module(
             )
             if activation.outer is None:
                 is_entry = known[activation.function].is_entry
-                plan = _with_machine(plan, function, chosen, is_entry=is_entry)
+                plan = _with_machine(plan, function, chosen, options, is_entry=is_entry)
             plans.append(plan)
         functions[name] = Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
@@ -220,10 +220,16 @@ def known_of(
     return Known(symbols, ranges, is_entry, around is not None or name in recursive)
 
 
-def _with_machine(plan: FunctionPlan, function: Function, chosen: Chosen, *, is_entry: bool) -> FunctionPlan:
+def _with_machine(
+    plan: FunctionPlan, function: Function, chosen: Chosen, options: MemoryOptions, *, is_entry: bool
+) -> FunctionPlan:
     """Return the plan of a function of the module with what the virtual machine allocates besides."""
-    placed = (*(bank.offsets for bank in chosen.banks), *chosen.heap.values())
-    own = (*chosen.counted, *(s for part in placed for s in part if s.escapes == IN_RESULT))
+    own = [*chosen.counted, *(s for part in chosen.heap.values() for s in part if s.escapes == IN_RESULT)]
+    order = [storage for _, storage in stored_results(function)]
+    for bank in chosen.banks:
+        inside = [s for var in order for s in bank.offsets if s.escapes == IN_RESULT and var in s.vars]
+        found = leaves_bank(inside, bank.bytes, options) if inside else None
+        own += [] if found is None else [found]
     leave, moments = frozenset(var for s in own for var in s.vars), plan.moments
     made = made_by_machine(function, moments)
     return replace(plan, machine=made + (copies_of_results(function, leave, moments) if is_entry else ()))

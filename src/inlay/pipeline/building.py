@@ -16,7 +16,7 @@ from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
-from inlay.pipeline.devices import apart
+from inlay.pipeline.devices import apart, needs_of_devices
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import BoardHooks, before_schedule
 from inlay.pipeline.lowering import Lowering
@@ -71,14 +71,16 @@ def explaining_options(
     def target(device: str) -> Target:
         return targets(device or host)
 
+    commands = partial(needs_of_devices, board, targets)
+    without = GenerateOptions(target=target, commands=commands, parts=parts_of(board))
     if cache is None or backend is None or unavailable(board, host):
-        return building, GenerateOptions(target=target, parts=parts_of(board))
+        return building, without
 
     def known(module: Module) -> Mapping[str, Needs]:
         generator = backend.generator(backend.target(board, host), cache)
         return {} if generator is None else generator.known(host_requests(module))
 
-    return building, GenerateOptions(known=known, target=target, parts=parts_of(board))
+    return building, replace(without, known=known)
 
 
 def parts_of(board: Board) -> dict[str, int]:

@@ -178,9 +178,8 @@ def _host(board: Board, cache: ObjectCache | None) -> tuple[Target, Generator]:
     if backend is not None and not reason:
         target = backend.target(board, host)
         generator = backend.generator(target, cache)
-        if generator is not None:
-            return target, generator
-        reason = f"code for {board.arch_of(host).name} cannot be that of a host"
+        assert generator is not None, "a board whose host runs no program is refused before (`no_host`)"
+        return target, generator
     raise unsupported(
         "target.no-generator",
         f"found the architecture '{board.host.arch}' on board '{board.name}' for the host: {reason}",

@@ -9,6 +9,7 @@ from inlay.base.diagnostics import error
 from inlay.base.options import option
 from inlay.machine.board import Board
 from inlay.memory.plan import Sharing
+from inlay.transforms.round_operands import PRECISIONS
 
 
 def default_cache() -> Path | None:
@@ -45,6 +46,8 @@ class PlaceOptions:
             within it is made, or refused.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
+        precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands and adds
+            in f32. What a device runs keeps its own arithmetic.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
     """
@@ -91,6 +94,11 @@ class PlaceOptions:
         False,  # noqa: FBT003
         help="compute in floats between a dequantize and a quantize; by default in integers, which differs "
         "by rounding",
+    )
+    precision: str = option(
+        PRECISIONS[0],
+        choices=PRECISIONS,
+        help="products of floats: f32, or bf16, where their operands are rounded to bf16 and added in f32",
     )
     numerics: str = option(
         "exact",

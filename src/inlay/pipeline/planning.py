@@ -54,6 +54,7 @@ from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.grow_state import GrowStateOptions
 from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms.round_operands import PrecisionOptions
 from inlay.transforms.unroll_loops import UnrollOptions
 
 
@@ -110,6 +111,7 @@ def setting_of(
             GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
+            PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
             PackOptions: _packing(board, targets, options.calibration, counts),
             PlanOptions: PlanOptions(
                 board.name,
@@ -143,6 +145,11 @@ def _packing(
 ) -> PackOptions:
     """Return what constants are packed for, and how forms of operations are weighed."""
     return PackOptions(_packed(board, targets), time=partial(_products_ns, board, measured, threads))
+
+
+def _is_host(board: Board, device: str) -> bool:
+    """Whether a device is the host; so is none."""
+    return device in ("", board.host.name)
 
 
 def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device: str, macs: int) -> int:
@@ -239,7 +246,7 @@ def _bytes(board: Board) -> DType | None:
 
 def _canonical(board: Board) -> frozenset[str]:
     """Return the devices whose kernels are not made of loops, or of whose code nothing is known."""
-    found = {d.name: backend_of(board, d.name) for d in board.devices[1:]}
+    found = {d.name: backend_of(board, d.name) for d in board.others}
     return frozenset(d for d, b in found.items() if b is None or not b.rules(board.arch_of(d)))
 
 

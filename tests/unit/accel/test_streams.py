@@ -20,8 +20,8 @@ from inlay.accel.order import Channel, Ordering, unordered
 from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.rounding import terms
 from inlay.accel.stages import Factor, Untiled
-from inlay.accel.tile import channels
 from inlay.accel.tiled import TiledCommand
+from inlay.accel.waits import channels
 from inlay.accelerators import strawberry
 from inlay.analysis.roundings import Requantization
 from inlay.base.diagnostics import InlayError

@@ -34,7 +34,7 @@ from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
-from inlay.transforms import fold_quantization
+from inlay.transforms import pack_weights
 
 Explained: TypeAlias = (
     Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | NumericsExplanation | Story
@@ -56,7 +56,7 @@ _UNTIL: Mapping[View, Pass] = {
     View.FUSION: plan_again.PASS,  # which groups the copies that it adds
     View.LOOPS: build_kernels.PASS,
     View.MEMORY: ROUTE[-1],
-    View.NUMERICS: fold_quantization.PASS,
+    View.NUMERICS: pack_weights.PASS,  # which knows what is stored in 16 bits
 }
 """The pass that decides what a view shows."""
 

@@ -99,6 +99,8 @@ def decide(
 
     maker = made({})
     problem = maker.problem()
+    if len(board.devices) == 1:  # nothing is chosen, and whether values fit is for the plan of memory to say
+        problem = replace(problem, capacity=())
     located = locate(offers, operations, maker.unit_of)
 
     def sets(maker: ProblemMaker) -> list[TaskSet]:

@@ -18,7 +18,7 @@ of single rows; no unfolding of images is needed, since rows only have to be at 
 epilogue joins the tile if it has one element for each accumulator; otherwise the accumulators are
 copied out and the epilogue is a nest of its own.
 
-**Narrow integers** are packed with a few terms of the sum, a *group*, next to each other, and a
+**Narrow integers and bf16** are packed with a few terms of the sum, a *group*, next to each other, and a
 dot-product instruction (`Target.dot_product`) adds up a group: one load of the panel's groups, one
 broadcast of a group for each row.
 
@@ -197,7 +197,7 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
         epilogue = cache_write(s, block, Scope.REGISTER)
     packs = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
     _attempt(skip_zero_terms, s, block)
-    if target.has_fma:
+    if target.has_fma and dot_kind(s.block(block), target) is None:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block)).name
     outer = _merge_nests(s, (block, epilogue), plan)
