@@ -86,7 +86,7 @@ class _Net:
             flat = self.model.op("Flatten", x)
             self.shapes[flat] = (self.shapes[x][0], int(np.prod(self.shapes[x][1:])))
             x = self._dense(flat)
-        return x if len(self.shapes) > 1 and not x.startswith("x") else self._conv(x)
+        return x
 
     def _same(self, name: str, *operands: str, **attrs: object) -> str:
         made = self.model.op(name, *operands, **attrs)
@@ -106,14 +106,12 @@ class _Net:
     def _dense(self, x: str) -> str:
         r, shape = self.rng, self.shapes[x]
         width = r.choice((1, shape[-1], 10, 16, 33))
-        made = self.model.op("MatMul", x, self.model.weights(width, shape[-1]) if False else self._across(shape[-1], width))
+        drawn = self.model.rng.standard_normal((shape[-1], width)) / np.sqrt(shape[-1])
+        made = self.model.op("MatMul", x, self.model.fixed(drawn.astype(np.float32)))
         self.shapes[made] = (*shape[:-1], width)
         if r.random() < 0.7:
             made = self._same("Add", made, self.model.weights(width))
         return self._activation(made)
-
-    def _across(self, depth: int, width: int) -> str:
-        return self.model.fixed((self.model.rng.standard_normal((depth, width)) / np.sqrt(depth)).astype(np.float32))
 
     def _conv(self, x: str, *, keeps: bool = False) -> str:
         r, (n, c, *sizes) = self.rng, self.shapes[x]
