@@ -3,8 +3,9 @@
     python benchmarks/precision.py [--only NAME ...] [--threads N ...] [--rounds R] [--seconds S]
 
 Both take turns in one process, and so does OpenVINO with the same hint, where it is installed. `f32 / bf16`
-is how much faster bf16 is, the median over rounds; `ov / inlay` is OpenVINO's time in bf16 over ours. Errors are
-the largest of an output over its largest element, against our f32 with the same inputs. `MB` are executables.
+is how much faster bf16 is, the median over rounds; `ov / inlay` is OpenVINO's time in bf16 over ours. Errors
+are the largest of an output over its largest element, against our f32 with the same inputs. `MB` are
+executables.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def row(case: Case, threads: int, given: argparse.Namespace) -> str:
     gain = statistics.median(a / b for a, b in zip(times["f32"], times["bf16"], strict=True))
     ratio = note or "-"
     if "openvino" in times:
-        ratio = f"{statistics.median(b / a for a, b in zip(times['bf16'], times['openvino'], strict=True)):.2f}"
+        ratio = (
+            f"{statistics.median(b / a for a, b in zip(times['bf16'], times['openvino'], strict=True)):.2f}"
+        )
     cells = (
         case.name,
         str(threads),

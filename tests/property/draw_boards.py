@@ -18,9 +18,7 @@ Keys = Mapping[str, object]
 class Drawn:
     """A machine as it is drawn: devices with their architecture and memories, and the other tables."""
 
-    devices: list[tuple[str, str, list[str]]] = field(
-        default_factory=lambda: [("cpu", "native", ["ram"])]  # fmt: skip
-    )
+    devices: list[tuple[str, str, list[str]]] = field(default_factory=lambda: [("cpu", "native", ["ram"])])
     archs: dict[str, dict[str, object]] = field(default_factory=dict)
     memories: dict[str, dict[str, object]] = field(default_factory=lambda: {"ram": {}})
     coherent: list[str] = field(default_factory=lambda: ["cpu"])
@@ -61,14 +59,19 @@ def draw_board(rng: random.Random, kinds: Sequence[str] = ("own", "native", "des
 def _host(b: Drawn, rng: random.Random) -> None:
     if rng.random() < 0.15:
         b.memories["ram"] = {"kind": "static", "bytes": rng.choice(["4KiB", "64KiB", "1MiB"])}
+    elif rng.random() < 0.15:
+        b.memories["ram"] = {"bytes": rng.choice(["1KiB", "16KiB", "1MiB"])}
     if rng.random() < 0.4:
         b.memories["cpu.stack"] = {"kind": "stack", "owner": "cpu", "bytes": rng.choice(["512B", "64KiB"])}
         b.devices[0][2].append("cpu.stack")
     if rng.random() < 0.3:
         b.memories["fast"] = {"kind": "static", "bytes": rng.choice(["512B", "4KiB", "64KiB"])}
         b.devices[0][2].insert(rng.randint(0, 1), "fast")
-    if rng.random() < 0.2:
-        b.archs["native"] = {"stack_bytes": rng.choice([0, 4096])}
+    if rng.random() < 0.6:  # a slow host leaves the work to others
+        b.archs["native"] = {
+            "stack_bytes": rng.choice([0, 4096, 32768]),
+            "macs_per_ns": rng.choice([0.001, 9]),
+        }
 
 
 def _accelerators(b: Drawn, rng: random.Random) -> None:
@@ -110,4 +113,4 @@ def _table(kind: str, source: str = "", target: str = "", /, **keys: object) -> 
 def _value(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    return str(value) if isinstance(value, int) else f'"{value}"'
+    return str(value) if isinstance(value, int | float) else f'"{value}"'

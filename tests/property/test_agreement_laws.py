@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import inlay
 from inlay.api import compilation, explain, load
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.ir.module import Module
@@ -34,6 +33,7 @@ from inlay.pipeline.report import KernelUse
 from inlay.placement.explain.reasons import Explanation
 from inlay.runtime.session import executable_of
 from tests.examples import examples
+from tests.models.ops_models import evaluator
 from tests.property.draw_boards import draw_board
 
 pytestmark = pytest.mark.llvm
@@ -47,15 +47,23 @@ fn main<n>(x: Tensor[n, 16, f32], w: Tensor[16, 32, f32], v: Tensor[32, 16, f32]
 }
 entry main("x", "w", "v") -> ("y", "z");
 """
-INTEGERS = """
-fn main<n>(x: Tensor[n, 64, i8], w: Tensor[64, 32, i8], v: Tensor[32, 16, i8], b: Tensor[32, i32])
-    -> (Tensor[n, 16, i32], Tensor[n, 32, i32]) {
-  let a = add(matmul_integer(x, w, i8(0), i8(0)), b);
-  (matmul_integer(cast{dtype=i8}(minimum(a, i32(100))), v, i8(0), i8(0)), a)
-}
-entry main("x", "w", "v", "b") -> ("y", "z");
+
+
+def listed(dtype: str, *shape: int) -> str:
+    """Return a constant of small numbers."""
+    count = np.prod(shape)
+    return f"{dtype}{list(shape)}({', '.join(str(i % 19 - 9) for i in range(int(count)))})"
+
+
+INTEGERS = f"""
+fn main<n>(x: Tensor[n, 16, i8]) -> (Tensor[n, 16, i32], Tensor[n, 8, i8]) {{
+  let a = add(matmul_integer(x, {listed("i8", 16, 8)}), {listed("i32", 8)});
+  let b = requantize{{zero=3}}(a, f32(0.05));
+  (add(matmul_integer(b, {listed("i8", 8, 16)}), {listed("i32", 16)}), b)
+}}
+entry main("x") -> ("y", "z");
 """
-OPERATORS = ("matmul", "matmul_integer", "tanh", "softmax", "minimum", "*")
+OPERATORS = ("matmul", "add", "tanh", "softmax", "requantize", "*")
 
 
 def draw_options(rng: random.Random, board: Board, *, is_open: bool) -> dict[str, Any]:
@@ -68,6 +76,7 @@ def draw_options(rng: random.Random, board: Board, *, is_open: bool) -> dict[str
         "outputs": (rng.choice("yz"),),
         "numerics": "saturating",
         "exact_qdq": True,
+        "batch": True,
     }
     if is_open:
         found |= {"typical": (f"n={rng.choice([1, 8, 512])}",), "dims": (f"n={rng.choice([1, 8, 64])}",)}
@@ -161,7 +170,7 @@ def _run(made: Compilation, module: Module, board: Board, options: dict[str, Any
         made.program, threads=options["threads"], externs=made.externs, callbacks=made.functions
     )
     outputs = exe.run({k: v for k, v in inputs.items() if k in names})
-    want = inlay.compile(module, threads=1).run(inputs)
+    want = evaluator(module)(inputs)
     for name, got in outputs.items():
         np.testing.assert_allclose(got, want[name], rtol=1e-5, atol=1e-6)
     seen = explain(module, board, view="memory", **options)
@@ -175,7 +184,7 @@ def _run(made: Compilation, module: Module, board: Board, options: dict[str, Any
 
 
 def test_who_explains_and_who_runs_agree() -> None:
-    found = Counter(agrees(seed) for seed in range(examples(4)))
+    found = Counter(agrees(seed) for seed in range(18, 18 + examples(2)))
     assert found["ran"]
 
 

@@ -58,7 +58,7 @@ class AcceleratorBackend(Backend):
     in_host_memory = True
 
     def __init__(self, name: str, cls: type[Accelerator], folder: Path | None = None) -> None:
-        self.name, self._class, self._folder = name, cls, folder
+        self.name, self.cls, self._folder = name, cls, folder
         self.generators = (name,)
 
     @functools.cached_property
@@ -68,7 +68,7 @@ class AcceleratorBackend(Backend):
         Raises:
             CompileError: all `accel.declaration` at once.
         """
-        return checked(describe(self._class))
+        return checked(describe(self.cls))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one back end of a class in a process)
     def patterns(
@@ -150,8 +150,8 @@ class AcceleratorBackend(Backend):
                 h.after,
                 h.before,
                 running_hook(h, arch.device),
-                digest_of(self._class, h, board.arch_of(device).parameters),
-                where(self._class, h.run),
+                digest_of(self.cls, h, board.arch_of(device).parameters),
+                where(self.cls, h.run),
                 fault_of,
             )
             for h in self.description.hooks.values()
@@ -160,18 +160,18 @@ class AcceleratorBackend(Backend):
     @property
     def driver(self) -> Driver:
         """Who brings commands to a device; files that lie beside the description by their whole paths."""
-        said = self._class.drivers[0]
+        said = self.cls.drivers[0]
         return said if self._folder is None else beside(said, self._folder)
 
     @property
     def folder(self) -> Path:
         """Where the description is, and what lies beside it."""
-        return self._folder or Path(inspect.getfile(self._class)).parent
+        return self._folder or Path(inspect.getfile(self.cls)).parent
 
     def lower_after(self, arch: Arch) -> Sequence[str]:
         """Return what the description says."""
         del arch
-        return self._class.lower_after
+        return self.cls.lower_after
 
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Return what gives the driver its commands: calls, and functions of this process for streams.
@@ -208,7 +208,7 @@ class AcceleratorBackend(Backend):
             CompileError: `accel.no-room`.
         """
         patterns = self._patterns_on(job.board, job.devices[0])
-        if isinstance(self._class.emit, Stream) and not patterns.arch.borrowed:
+        if isinstance(self.cls.emit, Stream) and not patterns.arch.borrowed:
             return {}
         kernels = (job.kernels[r.name] for r in job.requests)
         found = {k.name: self._chosen(patterns, job, k).needs for k in kernels}

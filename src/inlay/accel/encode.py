@@ -44,6 +44,17 @@ def encoded(arch: Architecture, commands: Sequence[Ordered]) -> bytes:
     return bytes(made + bits(stream_of(arch).end))
 
 
+def command_at(arch: Architecture, commands: Sequence[Ordered], word: int) -> str:
+    """Return the name and the numbers of the command that a word of a stream is of; empty for none."""
+    width, at = len(bits(stream_of(arch).end)), 0
+    for x in commands:
+        at += len(bits(_written(arch, x.command, _flags(arch, x)))) // width
+        if word < at:
+            said = ", ".join(f"{name} = {n}" for name, n in numbers_of(x.command).items())
+            return f"{x.command.name or 'a wait'} with {said}" if said else x.command.name or "a wait"
+    return ""
+
+
 def _flags(arch: Architecture, x: Ordered) -> dict[str, Int]:
     order = arch.description.tokens
     flags = dict.fromkeys((name for t in order for name in (t.push, t.pop)), lit(0))

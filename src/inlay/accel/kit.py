@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from inlay.accel.driver_calls import results_of, running, scratch_bytes
 from inlay.accel.engines import Stream
 from inlay.accel.kit_header import compiler, header_fault
 from inlay.accel.kit_order import waits
+from inlay.accel.kit_places import place_of
 from inlay.accel.kit_sequences import merged, stays
 from inlay.accel.kit_streams import is_near, last_units, own_cycles
 from inlay.accel.launch import Launcher
@@ -33,6 +35,7 @@ from inlay.accel.samples import Sample, samples, sequences
 from inlay.accel.tiled import Made, TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
+from inlay.base.span import NO_SPAN
 from inlay.interp.tensor import evaluate as evaluate_module
 from inlay.ir.expr import Call, Function
 from inlay.ir.op import Op
@@ -67,6 +70,7 @@ class Checked:
         trials: how often.
         failure: what went wrong; empty where nothing did.
         program: the smallest that shows it.
+        at: file and line to look at first, where something went wrong.
     """
 
     section: str
@@ -74,9 +78,19 @@ class Checked:
     trials: int
     failure: str = ""
     program: str = ""
+    at: str = ""
 
 
 def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked | str]:
+    """As `_checks`, with places in the file where something went wrong."""
+    for found in _checks(backend, trials, seed):
+        if isinstance(found, Checked) and found.failure and not found.at:
+            yield replace(found, at=place_of(backend.cls, found.section, found.failure))
+        else:
+            yield found
+
+
+def _checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked | str]:
     """Check a description and its driver, step by step; yield the name of a step before it begins.
 
     Args:
@@ -87,7 +101,9 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
     try:
         patterns = backend.patterns(())
     except InlayError as failure:
-        yield Checked("declarations", "the class", 1, "; ".join(d.message for d in failure.diagnostics))
+        said = "; ".join(d.message for d in failure.diagnostics)
+        first = next((str(d.span) for d in failure.diagnostics if d.span != NO_SPAN), "")
+        yield Checked("declarations", "the class", 1, said, at=Path(first).name)
         return
     d = backend.description
     yield Checked("declarations", f"{len(d.instructions)} instructions, {len(d.patterns)} patterns", 1)

@@ -19,7 +19,7 @@ import numpy as np
 from inlay.accel.accelerator import Accelerator, Architecture
 from inlay.accel.borrowed import places, taken
 from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, place_of
-from inlay.accel.encode import stream_of
+from inlay.accel.encode import command_at, stream_of
 from inlay.accel.group import Tensor
 from inlay.accel.layout import blocks_of, packed, unpacked
 from inlay.accel.stages import Value
@@ -175,7 +175,13 @@ class Launcher:
     def _call(self, place: Place, words: bytes, region: np.ndarray, rooms: Sequence[np.ndarray]) -> int:
         name = stream_of(self.arch).run
         target = starting(place, name, self.device)
-        return run_words(target, name, self.device, self.config, words, region, rooms)
+        return run_words(target, name, self.device, self.config, words, region, rooms, self._command_at)
+
+    def _command_at(self, word: int) -> str:
+        """Return which command a word of the stream is of, for messages."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        found = command_at(self.arch, self.command.made.scheduled.stream, word)
+        return f" (of {found})" if found else ""
 
     @property
     def config(self) -> tuple[int, ...]:

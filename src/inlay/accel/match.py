@@ -272,14 +272,14 @@ def _unsaid(found: Overlay, m: Named) -> Iterator[str]:
 def fault_of(failure: Exception) -> str:
     """Return what failed in a description, and where."""
     frames = traceback.extract_tb(failure.__traceback__)
-    last = next((f for f in reversed(frames) if not _is_ours(f.filename)), frames[-1])
+    last = next((f for f in reversed(frames) if _is_of_others(f.filename)), frames[-1])
     return f"{type(failure).__name__} at {Path(last.filename).name}:{last.lineno}: {failure}"
 
 
-def _is_ours(file: str) -> bool:
-    """Whether a file is of the compiler, and no description."""
+def _is_of_others(file: str) -> bool:
+    """Whether a file is no part of the compiler: a description, or what one imports."""
     path = Path(file)
-    return path.is_relative_to(_COMPILER) and not path.is_relative_to(_COMPILER / "accelerators")
+    return not path.is_relative_to(_COMPILER) or path.is_relative_to(_COMPILER / "accelerators")
 
 
 def _named(found: Overlay) -> Named:

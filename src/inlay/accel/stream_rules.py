@@ -10,6 +10,7 @@ from inlay.accel.declare import Dim, Imm, Instruction, Memory, Shared
 from inlay.accel.encode import Form, bits, forms, numbers_of, stream_of
 from inlay.accel.engines import AtMost, Copy, Events, Interlock, Stream, Token
 from inlay.accel.events import fewest
+from inlay.accel.match import fault_of
 from inlay.accel.order import connected
 from inlay.accel.waits import kind_of, ways
 from inlay.base.diagnostics import Collector, InlayError
@@ -57,7 +58,7 @@ def _problems(arch: Architecture) -> Iterator[str]:
     except InlayError as failure:
         yield from (x.message for x in failure.diagnostics)
     except Exception as failure:  # noqa: BLE001 (code of others)
-        yield f"an encoding failed: {type(failure).__name__}: {failure}"
+        yield f"an encoding failed: {fault_of(failure)}"
     else:
         for form in found:
             yield from _of_form(arch, form)
@@ -200,6 +201,12 @@ def _of_form(arch: Architecture, form: Form) -> Iterator[str]:
         missing -= pads | (set() if copy.dims > 1 else {"y", "stride"})
     if name in d.counts and not d.counts[name].most:
         missing -= {"count"}
+    names = {id(q): n for n, q in d.queues.items()}
+    mine = [t.pop for t in d.tokens if names[id(t.target)] == form.like.queue]
+    mine += [t.push for t in d.tokens if names[id(t.source)] == form.like.queue]
+    if lost := [flag for flag in dict.fromkeys(mine) if f"flag {flag}" not in form.said.values()]:
+        what = name or f"waiting in {form.like.queue}"
+        yield f"found no field for the flags {', '.join(lost)} in words of '{what}': pass on **c.flags"
     if missing:
         steps = any(" stride " in x for x in missing)
         why = (

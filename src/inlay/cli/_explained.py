@@ -221,7 +221,8 @@ def _numerics(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
 def _precision(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
     if e.precision != "f32":
         narrow = [p for p in e.products if p.reason is None]
-        yield f"{counted(len(narrow), 'product')} of floats in {e.precision}: asked for by --precision {e.precision}"
+        asked = f"asked for by --precision {e.precision}"
+        yield f"{counted(len(narrow), 'product')} of floats in {e.precision}: {asked}"
         if everything:
             yield from (f"  {p.operator} ({p.span or p.value})" for p in narrow)
         else:
@@ -236,14 +237,11 @@ def _precision(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
     for dtype in sorted({str(s.dtype) for s in e.stored}):
         for kept in (True, False):
             chosen = [s for s in e.stored if str(s.dtype) == dtype and s.is_kept is kept]
-            size = size_text(sum(s.bytes for s in chosen))
+            what, size = counted(len(chosen), "constant"), size_text(sum(s.bytes for s in chosen))
             if chosen and kept:
-                yield f"{counted(len(chosen), 'constant')} stored as {dtype}, which holds them: {size}, half of f32"
+                yield f"{what} stored as {dtype}, which holds them: {size}, half of f32"
             elif chosen:
-                yield (
-                    f"{counted(len(chosen), 'constant')} stored as f32 that {dtype} would hold in {size}: this "
-                    "processor has no instruction that widens it (F16C)"
-                )
+                yield f"{what} stored as f32 that {dtype} holds in {size}: no instruction widens it (F16C)"
 
 
 def _story(e: Story) -> Iterator[str]:

@@ -77,6 +77,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             ("plan", "budget", "output", "certificate"),
             f"with --view {arguments.view}: it is about memory",
         ),
+        (
+            arguments.view not in (View.LOOPS, View.MEMORY) and not arguments.at,
+            ("batch",),
+            f"with --view {arguments.view}: it is about kernels",
+        ),
     )
     if arguments.output is not None:
         _check_picture(arguments)

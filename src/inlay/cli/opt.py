@@ -27,13 +27,13 @@ from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
 from inlay.pipeline import build_kernels
 from inlay.pipeline.building import build_options, explaining_options
-from inlay.pipeline.options import PlaceOptions
+from inlay.pipeline.options import PRECISIONS, PlaceOptions
 from inlay.pipeline.planning import meanings_of, setting_of
 from inlay.pipeline.route import LINK
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
 from inlay.transforms import round_operands, unroll_loops
-from inlay.transforms.round_operands import PRECISIONS, PrecisionOptions
+from inlay.transforms.round_operands import PrecisionOptions
 
 _HINTS = {
     Property.ANF: "put to-anf before it",

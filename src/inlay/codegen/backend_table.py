@@ -93,6 +93,21 @@ def no_host(board: Board) -> str:
     return f"'{board.host.arch}' is the code of devices beside a host, and runs no program"
 
 
+def passed_over(board: Board) -> list[tuple[str, str, str]]:
+    """Return what a board says of architectures that would do nothing: the name of one, the key, and why."""
+    found: list[tuple[str, str, str]] = []
+    for arch in board.archs:
+        devices = [d.name for d in board.devices if d.arch == arch.name]
+        backend = backend_of(board, devices[0]) if devices else None
+        if backend is None:
+            continue
+        if arch.detect and type(backend).detect is Backend.detect:
+            found.append((arch.name, "detect", f"devices of '{arch.loader}' are not asked what they are"))
+        if arch.parameters and devices == [board.host.name]:
+            found.append((arch.name, "parameters", f"'{devices[0]}' is the host, which takes none"))
+    return found
+
+
 def works_in(board: Board, device: Device) -> tuple[str, ...]:
     """Return the memories that a device works in: all of them where no code is made for it."""
     backend = backend_of(board, device.name)

@@ -25,6 +25,7 @@ class Access(StrEnum):
     READ = "read"
     WRITE = "write"
     UPDATE = "update"
+    FILL = "fill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,10 @@ class Port:
     Attributes:
         name: for people.
         type: shape over the kernel's dims, and dtype.
-        access: read, write (every element is written, none is read) or update (it holds the
+        access: read, write (every element is written, none is read), update (it holds the
             tensor of the read port `may_alias`, and the kernel changes some of it: callers give one
-            tensor for both).
+            tensor for both) or fill (the kernel writes a part that nobody has written or read before,
+            and nothing else of it: `may_alias` is as with update, or None where it is the first part).
         memories: names of allowed memories, None = any the device addresses.
         may_alias: index of a read port whose buffer this write port may share, element by element
             in place (each element is read before the same element is written).

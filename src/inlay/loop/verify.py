@@ -104,7 +104,7 @@ class _Checker:
         for b in (*f.params, *f.workspaces):
             self._buffers[b] = 0
             self._ints(b.shape)
-            self._ints(b.strides or ())
+            self._ints((*(b.strides or ()), b.first))
         self._stmt(f.body)
 
     # ---------------------------------------------------------------- statements
@@ -325,12 +325,9 @@ class _Checker:
         self._need(x.width >= 1, "dtype", f"found a dot of {x.width} products")
         if x.saturates:
             self._need(x.width % 2 == 0, "dtype", f"found {x.width} products, needed pairs that saturate")
-        self._need(
-            are_factors(x.a.dtype, x.b.dtype, x.acc.dtype),
-            "dtype",
-            f"found a dot of {x.a.dtype} and {x.b.dtype} added to {x.acc.dtype}, needed i8, u8 or i16 added to "
-            "i32, or bf16 to f32",
-        )
+        found = f"found a dot of {x.a.dtype} and {x.b.dtype} added to {x.acc.dtype}"
+        needed = "needed i8, u8 or i16 added to i32, or bf16 to f32"
+        self._need(are_factors(x.a.dtype, x.b.dtype, x.acc.dtype), "dtype", f"{found}, {needed}")
 
     def _need(self, condition: bool, kind: str, message: str) -> None:  # noqa: FBT001
         if not condition:

@@ -7,7 +7,7 @@ make of boards (`Use`), so only the compiler asks for it, and then always.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.arith import dtype
@@ -29,6 +29,10 @@ def _nothing(_board: Board) -> str:
     return ""
 
 
+def _all_read(_board: Board) -> Sequence[tuple[str, str, str]]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """What programs make of boards.
@@ -37,11 +41,13 @@ class Use:
         operators: the names that there are.
         as_run: gives a board as programs run on it.
         no_host: gives why what a board has as its host cannot be one, or nothing.
+        passed_over: gives what is said of architectures and would do nothing: name, key, why.
     """
 
     operators: Collection[str]
     as_run: Callable[[Board], Board] = _unchanged
     no_host: Callable[[Board], str] = _nothing
+    passed_over: Callable[[Board], Sequence[tuple[str, str, str]]] = _all_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +295,11 @@ def check_use(board: Board, use: Use, findings: Collector, where: Where) -> None
             if name not in use.operators:
                 hint = suggestion(name, use.operators, "see docs/reference/ops.md")
                 check.wrong("arch", i, "operators", f"found no operator '{name}'", hint)
+    names = [a.name for a in board.archs]
+    for name, key, why in use.passed_over(board):
+        check.wrong(
+            "arch", names.index(name), key, f"found {key}, which does nothing here: {why}", "leave it out"
+        )
     why = use.no_host(board)
     if why:
         host, first = board.host, board.memories[0].name

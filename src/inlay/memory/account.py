@@ -10,9 +10,9 @@ Made of the plans that the program was compiled with and of its constants, for s
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
     constants  in the file, or copied to the memory of a device
 
-The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the plan is
-static, else an upper bound for calls that make each value once. Moments are the phases of kernels in program
-order.
+The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the
+plan is static, else an upper bound for calls that make each value once. Moments are the phases of kernels in
+program order.
 
 **Bound.** At each moment what is alive is needed, rounded up to the alignment; no plan of these values in
 this order takes less than the most of that.
@@ -203,12 +203,15 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
     beside = [called + x for x in _steps((_life(c, size, moments, around) for c, size in mine), moments)]
     left = alive[-1] if pool.kind is PoolKind.HEAP else 0
     steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1] + left)
-    is_exact = is_single and not unknown and _is_exact(sized, around)
+    is_static = is_single and not unknown and _is_exact(sized, around)
     # What may not be allocated in a call proves nothing.
-    certain = beside if is_exact else [0] * len(beside)
+    certain = beside if is_static else [0] * len(beside)
     # Where most is alive: what there is forbids a smaller block.
     best = max(range(len(alive)), key=lambda k: alive[k] + certain[k])
     fullest = alive.index(max(alive)) + 1
+    # A block goes with the last of its values where kernels do not overlap, which may be before that moment.
+    last = max((m.last for m, _ in own), default=moments)
+    is_there = any(x == max(steps) for k, x in enumerate(steps, 1) if k <= last or k > moments)
     live = always + sum(size for m, size in own if m.first <= fullest <= m.last)
     return Account(
         memory,
@@ -229,7 +232,7 @@ def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_sin
         moment=best + 1,
         at=main.where(best + 1),
         held=_held(own, mine, main, best + 1),
-        is_exact=is_exact,
+        is_exact=is_static and is_there,
         unknown=tuple(dict.fromkeys(unknown)),
     )
 

@@ -62,7 +62,7 @@ def with_result(
         if not is_result or storage.unknown(known.symbols) is not None:
             continue
         own = _buffer(storage, activation.positions, known)
-        if _leaves(own, max_live([*inside, own]), storage, options):
+        if leaves(own.size, max_live([*inside, own]), storage, options):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -73,7 +73,7 @@ def with_result(
 
 
 def leaves_bank(results: Sequence[Storage], size: int, options: MemoryOptions) -> Storage | None:
-    """Return the result that takes a block of fixed places along, of those that are in it; the others are copied.
+    """Return which of the results in a block of fixed places takes it along; the others are copied.
 
     The runtime lets results go in turn, those that could be pages first, and the last one has the block for
     itself. A small part of a large block is copied or leaves as pages even so.
@@ -101,11 +101,11 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def _leaves(own: Buffer, block: int, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result of a block of at least so many bytes leaves it without being copied."""
-    if storage.bytes.value is not None and 3 * block <= 5 * own.size and block <= SMALL_BLOCK:
+def leaves(size: int, block: int, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of so many bytes leaves a block of at least so many without being copied."""
+    if storage.bytes.value is not None and 3 * block <= 5 * size and block <= SMALL_BLOCK:
         return True
-    return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
+    return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE
 
 
 def _buffer(storage: Storage, end: int, known: Known) -> Buffer:

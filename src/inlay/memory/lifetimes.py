@@ -191,7 +191,7 @@ def _updates(kernel: Kernel) -> bool:
 
 def _overlays(kernel: Kernel) -> Iterator[tuple[int, int]]:
     """Yield write ports with read ports that they may be written over."""
-    if _updates(kernel):
+    if any(p.access in (Access.UPDATE, Access.FILL) for p in kernel.ports):
         return
     if kernel.accesses is not None:
         yield from kernel.accesses.overlays

@@ -44,6 +44,7 @@ from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine, stored_results
 from inlay.memory.explicit_alloc import size_of
+from inlay.memory.heap_sizes import check_heaps
 from inlay.memory.leaving import leaves_bank, with_result
 from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
 from inlay.memory.place_storage import Placement, Rewriter
@@ -121,6 +122,12 @@ def run(module: Module, context: PassContext) -> Module:
 
     (planned, plans), keeping = plan_within(
         planner, memories, options.sharing, options.budget, shrink, variants
+    )
+    check_heaps(
+        planned,
+        plans,
+        replace(memories, pools=options.budget.pools or memories.pools),
+        options.budget.threads,
     )
     if options.keep is not None:
         options.keep(keeping)
@@ -201,7 +208,19 @@ def inputs_of(activation: Activation, options: MemoryOptions) -> list[Storage]:
             size, end = size_of(param.type), activation.positions
             allowed = options.inputs if names is None else names
             reads = list(activation.reads.get(param, ()))
-            found.append(Storage([param], size, ALIGNMENT, allowed, 0, end, name=param.name, accesses=reads))
+            found.append(
+                Storage(
+                    [param],
+                    size,
+                    ALIGNMENT,
+                    allowed,
+                    0,
+                    end,
+                    name=param.name,
+                    span=param.span,
+                    accesses=reads,
+                )
+            )
     return found
 
 

@@ -281,7 +281,7 @@ class Spine:
             return None, ()
         if call.callee.attrs != InvokeAttrs(1) if isinstance(call.callee, OpRef) else True:
             return None, ()
-        if any(p.access is Access.UPDATE for p in kernel.ports):
+        if any(p.access in (Access.UPDATE, Access.FILL) for p in kernel.ports):
             return None, ()
         needs: list[int] = []
         for arg in call.args[1:-2]:

@@ -199,7 +199,9 @@ def _matmul_samples() -> list[Sample]:
         rows = tuple(f"m{i}" for i in range(len(shape) - 1))
         symbolic = ((*rows, shape[-1]), w.shape)
         made.append(
-            Sample(f"{d} {shape} to {n} by {panel}", PackedBf16Attrs(panel, n), (noise(shape, d), w), symbolic)
+            Sample(
+                f"{d} {shape} to {n} by {panel}", PackedBf16Attrs(panel, n), (noise(shape, d), w), symbolic
+            )
         )
     return made
 
@@ -219,7 +221,9 @@ def _conv_samples() -> list[Sample]:
         packed = pack(PackBf16Attrs(panel), w)
         own = x.astype(BF16.numpy) if i % 2 else x
         whole = PackedBf16ConvAttrs(panel, w.shape[-1], **given)
-        made.append(Sample(f"{sample.name} by {panel}", whole, (own, packed), (sample.symbolic[0], packed.shape)))
+        made.append(
+            Sample(f"{sample.name} by {panel}", whole, (own, packed), (sample.symbolic[0], packed.shape))
+        )
     return made
 
 

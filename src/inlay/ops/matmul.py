@@ -4,9 +4,10 @@
 of rank 1 is a row on the left and a column on the right. Dense layers and general products are
 compositions: `add(matmul(x, transpose(w)), b)`. Narrow floats accumulate in f32.
 
-**Packed weights.** `pack_weights` lays a matrix `[k, n]` out as `[ceil(n / panel), k, panel]`, zeros
-behind the last column, so that a kernel reads one panel front to back; `matmul_packed` multiplies by
-it. Panels of 16-bit floats are widened where they are read, under an operand of f32. Constant folding runs the packing when the weights are constant.
+**Packed weights.** `pack_weights` lays a matrix `[k, n]` out as `[ceil(n / panel), k, panel]`, zeros behind
+the last column, so that a kernel reads one panel front to back; `matmul_packed` multiplies by it. Panels of
+16-bit floats are widened where they are read, under an operand of f32. Constant folding runs the packing
+when the weights are constant.
 """
 
 from __future__ import annotations

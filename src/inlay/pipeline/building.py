@@ -59,12 +59,14 @@ def explaining_options(
     targets: Callable[[str], Target],
     cache: ObjectCache | None = None,
     hooks: BoardHooks | None = None,
+    *,
+    batch: bool = False,
 ) -> tuple[BuildOptions, GenerateOptions]:
     """Return what kernels are built and lowered with for who makes no code of them, or only of some.
 
     Kernels of the host whose code is in a cache are not lowered for what the cache says.
     """
-    building = replace(build_options(operators, board, targets, hooks=hooks), check=None)
+    building = replace(build_options(operators, board, targets, batch=batch, hooks=hooks), check=None)
     host = board.host.name
     backend = backend_of(board, host)
 

@@ -129,15 +129,13 @@ def comparing(
 def _nothing_there(board: Board, device: str, *, runs: bool) -> tuple[str, str]:
     """Return why nothing of a device can be compared, and what to do."""
     if runs:
-        return (
-            "its kernels are no calls of a driver here",
-            f"compare the outputs (--output) of this run and of one with --pin '*={board.host.name}'",
-        )
-    return (
-        "it runs nothing of this program",
+        hint = f"compare the outputs (--output) of this run and of one with --pin '*={board.host.name}'"
+        return "its kernels are no calls of a driver here", hint
+    hint = (
         f"`inlay explain --all` says of each operation why it is elsewhere; --pin OPERATOR={device} puts "
-        "it there, or says why it cannot be",
+        "it there, or says why it cannot be"
     )
+    return "it runs nothing of this program", hint
 
 
 def _functions(found: Compilation) -> Mapping[str, tuple[Callback, DriverCall | None]]:

@@ -89,7 +89,9 @@ def compile_module(
         return {**mine, **made[-1][1].needs}
 
     kernels = _building(setting, options), GenerateOptions(make)
-    dry = explaining_options(setting.operators, board, setting.targets, cache, setting.hooks)
+    dry = explaining_options(
+        setting.operators, board, setting.targets, cache, setting.hooks, batch=options.batch
+    )
     run = run_passes(module, setting, kernels, verify=options.verify, dry=dry)
     check_hooks(setting.context.remarks, options.required)
     module, (artifact, part) = run.module, made[-1]

@@ -20,7 +20,7 @@ from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.accesses import accesses_of
 from inlay.codegen.interface import Needs
 from inlay.codegen.phases import workspace_layout
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Accesses, Kernel
 from inlay.ir.module import Module
 from inlay.lower.place_buffers import stack_taken
 from inlay.machine.target import Target
@@ -55,7 +55,7 @@ def run(module: Module, context: PassContext) -> Module:
     if options.make is not None:
         found = options.make(module, context)
     else:
-        found = _lowered(module, options)
+        found = lowered_needs(module, options)
         if options.commands is not None:
             found |= options.commands(module, found, context)
     return with_needs(module, found, scratch_threads(context))
@@ -81,6 +81,7 @@ def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Modu
         if needs.accesses is not None and kernel.batch is None:
             lies = tuple(_over_dims(e, needs.dims, kernel) for e in needs.accesses.lies)
             kernel = replace(kernel, accesses=replace(needs.accesses, lies=lies))
+            kernel = replace(kernel, accesses=_with_wholes(kernel, kernel.accesses))
         if needs.workspace is not None:
             size = _over_dims(needs.workspace.bytes, needs.dims, kernel)
             workspace = replace(needs.workspace, bytes=size)
@@ -90,6 +91,20 @@ def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Modu
     return module.with_kernels(kernels)
 
 
+def _with_wholes(kernel: Kernel, accesses: Accesses) -> Accesses:
+    """Return accesses where what is filled is touched when its part is: code has no use for the operand.
+
+    It lies over nothing else: it has other bytes than those that are written here.
+    """
+    used = list(accesses.used)
+    for write, port in enumerate(kernel.ports):
+        if port.access is Access.FILL and port.may_alias is not None:
+            used[port.may_alias] = used[write]
+    if any(port.access is Access.FILL for port in kernel.ports):
+        return replace(accesses, used=tuple(used), overlays=(), lies=())
+    return accesses
+
+
 def _requested(kernel: Kernel) -> str:
     """Return why the runtime gives a workspace; nothing where the program does."""
     if kernel.batch is not None:
@@ -97,7 +112,7 @@ def _requested(kernel: Kernel) -> str:
     return f"a kernel takes at most {MAX_PORTS} tensors" if len(kernel.ports) >= MAX_PORTS else ""
 
 
-def _lowered(module: Module, options: GenerateOptions) -> dict[str, Needs]:
+def lowered_needs(module: Module, options: GenerateOptions) -> dict[str, Needs]:
     """Return what the cache says of kernels of the host, and what the loops of others say."""
     found: dict[str, Needs] = {}
     parts = options.parts

@@ -94,8 +94,7 @@ def setting_of(
     Raises:
         CompileError: of the board.
     """
-    board = runnable(find_detected(options.board))
-    board = _saturating(board) if options.numerics == "saturating" else board
+    board = _saturating(runnable(find_detected(options.board)), options.numerics)
     # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
@@ -112,7 +111,7 @@ def setting_of(
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
-            PackOptions: _packing(board, targets, options.calibration, counts),
+            PackOptions: _packing(board, targets, options, counts),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -141,10 +140,11 @@ def setting_of(
 
 
 def _packing(
-    board: Board, targets: Callable[[str], Target], measured: str, threads: Mapping[str, int]
+    board: Board, targets: Callable[[str], Target], options: PlaceOptions, threads: Mapping[str, int]
 ) -> PackOptions:
     """Return what constants are packed for, and how forms of operations are weighed."""
-    return PackOptions(_packed(board, targets), time=partial(_products_ns, board, measured, threads))
+    time = partial(_products_ns, board, options.calibration, threads)
+    return PackOptions(_packed(board, targets), time=time, bf16=options.precision == "bf16")
 
 
 def _is_host(board: Board, device: str) -> bool:
@@ -159,8 +159,10 @@ def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device
     return round(macs / speed.macs_per_ns / threads.get(name, 1))
 
 
-def _saturating(board: Board) -> Board:
-    """Return a board whose devices may take instructions that saturate."""
+def _saturating(board: Board, numerics: str) -> Board:
+    """Return a board whose devices may take instructions that saturate, if that is asked for."""
+    if numerics != "saturating":
+        return board
     return replace(
         board, archs=tuple(replace(a, facts=(*a.facts, ("saturating", True))) for a in board.archs)
     )

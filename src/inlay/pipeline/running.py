@@ -21,6 +21,7 @@ from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.passes.manager import Pipeline, make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.place_parts import Moves, PartOptions, with_moves
 from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import MEMORY, route
 from inlay.pipeline.smaller import Forms, Tried, given_up_text, smaller_programs
@@ -29,10 +30,10 @@ from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
+from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
 from inlay.transforms.pack_weights import PASS as PACK_WEIGHTS
-from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.pack_weights import FasterForm, PackOptions
 from inlay.transforms.round_operands import PrecisionOptions, RoundedProduct
 
@@ -326,6 +327,7 @@ class _Told:
     forms: Forms
     planned: list[Planned] = field(default_factory=list[Planned])
     fusions: list[Fusion] = field(default_factory=list[Fusion])
+    moves: list[Moves] = field(default_factory=list[Moves])
     plans: list[FunctionPlan] = field(default_factory=list[FunctionPlan])
     others: list[Replan] = field(default_factory=list[Replan])
     spills: list[SpillPlan] = field(default_factory=list[SpillPlan])
@@ -349,6 +351,7 @@ class _Told:
         moving = spill_options(setting.board, setting.operators, kernels[0], planning)
         context = given.with_options(
             *kernels,
+            PartOptions(dry[1], self.moves.append),
             replace(planning, watch=self.planned.append, asks=asks),
             replace(given.options_for(FuseOptions), watch=self.fusions.append),
             replace(moving, watch=self.spills.extend),
@@ -375,7 +378,7 @@ class _Told:
             start.loaded,
             made,
             self.planned[-1] if self.planned else None,
-            tuple(self.fusions),
+            with_moves(self.fusions, self.moves[-1] if self.moves else {}),
             tuple(self.plans),
             start.numerics,
             blocks.sharing,

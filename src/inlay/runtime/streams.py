@@ -136,6 +136,11 @@ def region_of(size: int) -> np.ndarray:
     return made[start : start + size]
 
 
+def _nobody_knows(word: int) -> str:
+    del word
+    return ""
+
+
 def run_words(
     target: Callable[..., int],
     name: str,
@@ -144,6 +149,7 @@ def run_words(
     words: bytes,
     region: np.ndarray,
     rooms: Sequence[np.ndarray] = (),
+    command_at: Callable[[int], str] = _nobody_knows,
 ) -> int:
     """Run words on a region by a function of a driver; return the cycles that it reports.
 
@@ -155,6 +161,7 @@ def run_words(
         words: the stream.
         region: of the memory outside.
         rooms: memories of the device that are in a memory of the board.
+        command_at: tells which command a word is of; empty where nobody knows.
 
     Raises:
         RunError: `run.device-failed`.
@@ -167,7 +174,8 @@ def run_words(
     if status:
         raise error(
             "run.device-failed",
-            f"'{device}' ended {name} with the fault {status}, at word {report[1]}, address {report[2]}",
+            f"'{device}' ended {name} with the fault {status}, at word {report[1]}"
+            f"{command_at(int(report[1]))}, address {report[2]}",
         )
     return int(report[0])
 

@@ -1,9 +1,9 @@
 """Constants of f32 that 16 bits hold exactly, in 16 bits: half of the bytes, and the same numbers.
 
 A model that stores its weights in f16 or bf16 casts them to f32 in front of what reads them, and casts of
-constants are computed while compiling. What comes of it is seen in the numbers alone, however it came here: so
-weights of products and tables of `gather` are narrowed again where nothing is lost. Kernels widen them where they
-read them: bf16 by a shift, f16 by an instruction (F16C on x86), without which f32 is kept.
+constants are computed while compiling. What comes of it is seen in the numbers alone, however it came here:
+so weights of products and tables of `gather` are narrowed again where nothing is lost. Kernels widen them
+where they read them: bf16 by a shift, f16 by an instruction (F16C on x86), without which f32 is kept.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def narrow_table(
 ) -> Expr | None:
     """Return a `gather` from a table in 16 bits, widened behind it; None where it stays as it is."""
     table, index = call.args
+    assert isinstance(table, Const), "a table is narrowed that is a constant"
+    assert isinstance(table.value, np.ndarray), "a constant tensor has elements"
     assert isinstance(call.callee, OpRef), "operators are called by reference"
-    dtype = stored_format(call.callee.op.name, table, call.span, target, told) if isinstance(table, Const) else None
+    dtype = stored_format(call.callee.op.name, table, call.span, target, told)
     if dtype is None:
         return None
-    assert isinstance(table, Const)
-    assert isinstance(table.value, np.ndarray)
     narrow = make.const(table.value.astype(dtype.numpy), span=table.span)
     found = block.call(call.callee.op, (narrow, index), call.callee.attrs)
     return block.make(operators.definition("cast").op, (found,), CastAttrs(F32))

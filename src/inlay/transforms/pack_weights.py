@@ -16,9 +16,9 @@ off before, where that format holds the difference. Convolutions of 3 x 3 take W
 is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wants one side without a sign,
 128 is added to what has one, and `128 * sum(w)` is taken off the sums, with what is added to them anyway.
 
-**Narrow floats.** Operands that are bf16 (`round-operands`) are packed in groups as well, where an instruction
-adds products of bf16, weights that are computed too, by an operation in front. What f16 or bf16 hold
-exactly of larger constants is kept so (`_stored_weights`).
+**Narrow floats.** Operands that are bf16 (`round-operands`) are packed in groups as well, where an
+instruction adds products of bf16, weights that are computed too, by an operation in front. What f16 or bf16
+hold exactly of larger constants is kept so (`_stored_weights`).
 
 **Bytes for time.** Winograd's form takes more bytes than the sums as they are written: 16 weights for 9,
 and transformed tiles in scratch memory. It is chosen here alone: who keeps a program to a budget runs this
@@ -114,6 +114,7 @@ class PackOptions:
         watch: is told each operation that has a faster form, and whether it is taken.
         time: predicts the nanoseconds of so many multiply-adds on a device, by its name.
         stored: is told each constant that 16 bits hold.
+        bf16: whether products of bf16 may be added by an instruction that takes numbers below 2^-126 for 0.
     """
 
     targets: Callable[[str], Target | None] = _same
@@ -121,6 +122,11 @@ class PackOptions:
     watch: Callable[[FasterForm], None] | None = None
     time: Callable[[str, int], int] = _usual
     stored: Callable[[StoredWeights], None] | None = None
+    bf16: bool = False
+
+    def pairs(self, target: Target) -> DotProduct | None:
+        """Return the kind of instruction that adds products of bf16 on a device, where it may be taken."""
+        return target.dot_product(BF16, BF16) if self.bf16 else None
 
 
 @dataclass(slots=True)
@@ -165,7 +171,6 @@ _BF16_FORMS = {
     "conv_nhwc": ("pack_bf16_weights", "conv_nhwc_bf16_packed"),
 }
 """The same where an instruction adds products of bf16."""
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +262,7 @@ def run(module: Module, context: PassContext) -> Module:
             return _packed_blocks(block, value, options, operators)
         if is_call(value, "add"):
             return _joined(block, value)
-        if is_call(value, "gather"):
+        if is_call(value, "gather") and isinstance(value.args[0], Const):
             target = options.targets("" if value.place is None else value.place.device)
             return None if target is None else narrow_table(block, value, target, operators, options.stored)
         product = _product(block, value)
@@ -334,12 +339,14 @@ def _computed_bf16(
 
     None for anything else, and where no instruction adds products of bf16.
     """
-    if not is_call(value, "matmul"):
+    if not options.bf16 or not is_call(value, "matmul"):
         return None
     x, w = (widened_from(block, a, BF16) for a in value.args)
+    if x is None or w is None:
+        return None
     target = options.targets("" if value.place is None else value.place.device)
-    dot = None if target is None else target.dot_product(BF16, BF16)
-    if x is None or w is None or target is None or dot is None:
+    dot = None if target is None else options.pairs(target)
+    if target is None or dot is None:
         return None
     assert isinstance(value.type, TensorType), "contractions have one result"
     assert isinstance(w.type, TensorType), "products have tensors for operands"
@@ -428,7 +435,7 @@ def _float_packing(product: _Product, target: Target, forms: _Forms, rows: int |
     """Return how weights of a product of floats are packed; `rows` are those of a line."""
     *_, columns = product.array.shape
     terms, window = product.array.size // columns, _window(product.conv)
-    dot = None if product.narrow is None else target.dot_product(BF16, BF16)
+    dot = None if product.narrow is None else forms.options.pairs(target)
     if dot is not None:
         panel = panel_width(target, columns, terms, rows, BF16.itemsize)
         window.pop("groups", None)

@@ -6,11 +6,12 @@
 
 The product of two bf16 is exact in f32, and so are sums and results f32 as before: what differs is that each
 operand has 8 bits instead of 24. That is all that the program means from here on, on every processor. Which
-instruction multiplies is for `pack-weights`, which reads `a` and `b` where a processor adds products of bf16 to
-f32; elsewhere weights are kept in bf16 and widened where they are used. What makes `x` writes `a` where it can.
+instruction multiplies is for `pack-weights`, which reads `a` and `b` where a processor adds products of bf16
+to f32; elsewhere weights are kept in bf16 and widened where they are used. What makes `x` writes `a` where
+it can.
 
-**What is rounded** depends on the program, not on the processor, so that results of two processors differ by the
-order of sums and by numbers below 2^-126 alone, which an instruction may take for 0. It is what such an
+**What is rounded** depends on the program, not on the processor, so that results of two processors differ by
+the order of sums and by numbers below 2^-126 alone, which an instruction may take for 0. It is what such an
 instruction is faster for: products of matrices and convolutions with weights that all rows share. Other
 products stay as they are, each with its reason (`Reason`). Products of tensors of bf16 are the same, without
 rounding of operands.
@@ -38,9 +39,6 @@ from inlay.ops.elementwise import CastAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
-
-PRECISIONS = ("f32", "bf16")
-"""What products of floats may be computed in."""
 
 
 class Reason(StrEnum):
@@ -98,7 +96,7 @@ class PrecisionOptions:
     """Options of this pass.
 
     Attributes:
-        precision: one of `PRECISIONS`.
+        precision: that products of floats may have, `f32` or `bf16`.
         rounds: whether products of a device are rounded, by its name; empty for the host.
         watch: is told each product of floats.
     """

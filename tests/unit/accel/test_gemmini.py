@@ -139,7 +139,7 @@ WRONG = [
     ("act = Memory(128 * KiB", "act = Memory(256 * KiB", "memory act", "no word says it"),
     ("wgt = Memory(128 * KiB", "wgt = Memory(132 * KiB", "memory wgt", "its last unit is"),
     ("most=16)\n    mvin2", "most=64)\n    mvin2", "drivers", "fault 1"),
-    ("byte:4 dram:60", "byte:5 dram:59", "driver", ""),
+    ("byte:4 dram:60", "byte:5 dram:59", "driver", "gives something else"),
     ("i32(a[i, k]) * i32(b[k, j])", "i32(a[i, k]) * i32(b[j, k])", "driver", "gives something else"),
     (
         "cycles=N + 16\n    )\n    def matmul",

@@ -259,7 +259,6 @@ def test_a_target_says_what_it_multiplies() -> None:
     assert replace(vnni, saturating=True).dot_product(U8, I8) is KINDS["u8i8"]
 
 
-
 @pytest.mark.parametrize("lanes", [1, 4, 12, 16, 32])
 def test_products_of_bf16_are_added_in_the_order_of_the_instruction(lanes: int) -> None:
     f = parsed(BF16_PROGRAM.format(lanes=lanes))

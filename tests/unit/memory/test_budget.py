@@ -325,7 +325,7 @@ def test_what_is_compiled_says_its_budget(tmp_path, capsys):
         ({"alignment": 0}, "found alignment = 0, needed a power of two"),
         ({"bytes": 0}, "found bytes = 0, needed bytes"),
         ({"bytes": 1 << 80}, "needed bytes, as a positive number"),
-        ({"bytes": 1000}, "the largest value there is that of matmul: 4096 bytes"),
+        ({"bytes": 1000}, "found no memory for 'w', needed 16384 bytes"),
     ],
 )
 def test_a_board_whose_memory_cannot_be_is_refused_by_name(changed, found):

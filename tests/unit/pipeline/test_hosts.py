@@ -90,15 +90,25 @@ def test_a_board_without_a_host_is_refused_in_the_same_words(
     assert "'npu0' is the host, being the first that addresses 'ram'" in only
 
 
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("detect = true", "found detect, which does nothing here: devices of 'native' are not asked"),
+        ("parameters = { threads = 3 }", "found parameters, which does nothing here: 'cpu' is the host"),
+    ],
+)
+def test_what_a_board_says_of_its_host_for_nothing_is_refused(key: str, why: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        board(HEAD + PROCESSOR + ACCELERATOR + SHARED + f'[[arch]]\nname = "native"\n{key}\n')
+    (found,) = caught.value.diagnostics
+    assert why in found.message
+    assert key.partition(" ")[0] in str(found.span)
+
+
 def test_nobody_addresses_the_first_memory() -> None:
+    head = HEAD.replace("[[memory]]", '[[memory]]\nname = "lost"\n[[memory]]')
     with pytest.raises(CompileError, match="no device that addresses the first memory, 'lost'") as caught:
-        read_board(
-            "b",
-            'summary = "b"\n[[memory]]\nname = "lost"\n'
-            + HEAD[1:].replace('summary = "a processor and an accelerator in one memory"\n', "")
-            + PROCESSOR,
-            place="b.toml",
-        )
+        read_board("b", head + PROCESSOR, place="b.toml")
     assert caught.value.ids == ("board.invalid",)
 
 
@@ -129,6 +139,7 @@ def test_whether_values_fit_one_device_is_for_the_plan_of_memory_to_say() -> Non
 
 
 def test_a_batch_that_nobody_gives_a_size_is_one_item_for_who_explains_too() -> None:
-    source = 'fn main<batch, n>(x: Tensor[batch, n, f32]) -> Tensor[batch, n, f32] { relu(x) }\nentry main("x") -> ("y");'
+    source = "fn main<batch, n>(x: Tensor[batch, n, f32]) -> Tensor[batch, n, f32] { relu(x) }"
+    source += '\nentry main("x") -> ("y");'
     found = inlay.explain(io.StringIO(source), threads=1)
     assert dict(found.sizes) == {"batch": (1, "a guess"), "n": (64, "a guess")}

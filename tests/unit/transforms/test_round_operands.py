@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,7 +40,9 @@ def values(x: np.ndarray) -> str:
 def check(found: np.ndarray, exact: np.ndarray, terms: int) -> None:
     """Sums in f32 of exact products, in any order."""
     assert found.dtype == np.float32
-    assert np.abs(found - exact).max(initial=0) <= 2**-23 * max(terms, 4) * max(np.abs(exact).max(initial=0), 1)
+    assert np.abs(found - exact).max(initial=0) <= 2**-23 * max(terms, 4) * max(
+        np.abs(exact).max(initial=0), 1
+    )
 
 
 LEVELS = ("v2", "v3", "here")
@@ -59,14 +63,13 @@ def product(rows: object, terms: int, columns: int, w: np.ndarray | None) -> inl
     right = "w" if w is None else values(w)
     more = f", w: Tensor[{terms}, {columns}, f32]" if w is None else ""
     return parse_module(
-        f"fn main{dims}(x: Tensor[{second}, {terms}, f32]{more}) {{ relu(matmul(x, {right})) }} entry main;", table()
+        f"fn main{dims}(x: Tensor[{second}, {terms}, f32]{more}) {{ relu(matmul(x, {right})) }} entry main;",
+        table(),
     )
 
 
 @pytest.mark.llvm
-@pytest.mark.parametrize(
-    ("rows", "terms", "columns"), [(5, 24, 20), (None, 33, 17), (1, 300, 8)]
-)
+@pytest.mark.parametrize(("rows", "terms", "columns"), [(5, 24, 20), (None, 33, 17), (1, 300, 8)])
 def test_the_product_is_that_of_rounded_operands(
     processor: Target, rows: int | None, terms: int, columns: int
 ) -> None:
@@ -94,7 +97,7 @@ def test_two_computed_matrices(processor: Target) -> None:
 )
 @settings(max_examples=examples(6))
 def test_drawn_products(
-    rows: int, terms: int, columns: int, batch: tuple[int, ...], is_constant: bool  # noqa: FBT001
+    rows: int, terms: int, columns: int, batch: tuple[int, ...], is_constant: bool
 ) -> None:
     rows = rows if is_constant else rows + 64
     x, w = noise(*batch, rows, terms, seed=1), noise(terms, columns, seed=2)
@@ -189,6 +192,24 @@ def test_a_device_keeps_its_own_arithmetic() -> None:
     x = noise(4, 32, seed=3)
     exact = inlay.compile(module, cache="none")(x)
     np.testing.assert_allclose(inlay.compile(module, cache="none", **choices)(x), exact, atol=1e-5)
+
+
+def test_an_instruction_that_takes_tiny_numbers_for_zero_is_for_who_allows_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Products that a model itself rounds are bf16 for all; which instruction computes them is not."""
+    plain = baseline("x86_64", "v4")
+    there = replace(plain, features=tuple(sorted((*plain.features, "avx512bf16"))))
+    monkeypatch.setattr(native, "host", lambda: there)
+    text = """
+fn main(x: Tensor[70, 50, bf16], w: Tensor[50, 35, bf16]) {
+  matmul(cast{dtype=f32}(x), cast{dtype=f32}(w))
+}
+entry main;
+"""
+    for precision, expected in (("f32", False), ("bf16", True)):
+        found = inlay.explain(parse_module(text, table()), view="fusion", precision=precision)
+        assert ("matmul_bf16_packed" in str(found.to_json())) is expected
 
 
 def test_a_precision_that_is_none_is_refused() -> None:

@@ -73,7 +73,9 @@ def test_weights_of_a_convolution() -> None:
     x = np.random.default_rng(4).standard_normal((1, 24, 9, 9)).astype(np.float32)
     model = product(w, kind="Conv")
     assert largest(model) == w.size * 2
-    reference = inlay.compile(product(w * np.float32(1 + 2**-20), kind="Conv"), cache="none").run({"x": x})["y"]
+    reference = inlay.compile(product(w * np.float32(1 + 2**-20), kind="Conv"), cache="none").run({"x": x})[
+        "y"
+    ]
     np.testing.assert_allclose(inlay.compile(model, cache="none").run({"x": x})["y"], reference, atol=1e-3)
 
 
@@ -81,7 +83,12 @@ def test_others_stay_as_they_are() -> None:
     nearly = BRAIN.copy()
     nearly[-1, -1] = 1 + 2**-20
     for w in (W, nearly, BRAIN[:16, :16]):
-        assert inlay.explain(product(w[: X.shape[1]]) if w.shape[0] == TERMS else small(w), view="numerics").stored == ()
+        assert (
+            inlay.explain(
+                product(w[: X.shape[1]]) if w.shape[0] == TERMS else small(w), view="numerics"
+            ).stored
+            == ()
+        )
 
 
 def small(w: np.ndarray) -> bytes:

@@ -1,8 +1,8 @@
 """In what formats products are computed, and constants stored: as data.
 
-Which operations of a quantized model are computed in integers, and why others stay float, was decided and kept by
-the pass `fold-quantization`; which products of floats are in bf16 by `round-operands`; what is stored in 16 bits
-by `pack-weights`.
+Which operations of a quantized model are computed in integers, and why others stay float, was decided and
+kept by the pass `fold-quantization`; which products of floats are in bf16 by `round-operands`; what is
+stored in 16 bits by `pack-weights`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from inlay.pipeline.running import Run
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
-from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms._stored_weights import StoredWeights
+from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.round_operands import REASONS, PrecisionOptions, RoundedProduct
 
 

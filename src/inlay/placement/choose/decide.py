@@ -99,8 +99,6 @@ def decide(
 
     maker = made({})
     problem = maker.problem()
-    if len(board.devices) == 1:  # nothing is chosen, and whether values fit is for the plan of memory to say
-        problem = replace(problem, capacity=())
     located = locate(offers, operations, maker.unit_of)
 
     def sets(maker: ProblemMaker) -> list[TaskSet]:
@@ -110,6 +108,10 @@ def decide(
     own = () if first else tuple(sets(maker))
     outcome = simple(problem) if first else _worthy(optimise(problem, own), problem, worth)
     problem, outcome = _moving(problem, own, outcome, first=first)
+    if outcome is None and len(board.devices) == 1:
+        # Nothing is chosen, and whether values fit is for the plan of memory to say, as when compiling.
+        problem = replace(problem, capacity=())
+        outcome = simple(problem)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
         depends = _depends(made, sets, maker.sizes, outcome, worth)

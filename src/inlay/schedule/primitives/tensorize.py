@@ -34,9 +34,10 @@ def tensorize(s: Schedule, loop: str, *, saturates: bool = False) -> None:
           block b(v: spatial n = i, r: reduce m = k) {
             init { y[v] = 0:i32 } y[v] = dot(j < 2, y[v], x[v, r, j], w[r, j]) } } }
 
-    The sum is the same: integers wrap, so their order does not matter. Products of bf16 are added to an f32 in
-    the order of the instruction, the last one first, and numbers below 2^-126 may count as 0: for who asked for
-    products in bf16. Which instruction does it is left to code generation, and so is doing without.
+    The sum is the same: integers wrap, so their order does not matter. Products of bf16 are added to an f32
+    in the order of the instruction, the last one first, and numbers below 2^-126 may count as 0: for who
+    asked for products in bf16. Which instruction does it is left to code generation, and so is doing
+    without.
 
     Args:
         s: the schedule.
