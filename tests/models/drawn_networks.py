@@ -128,9 +128,7 @@ class _Net:
         reach = [(w - 1) * d + 1 for w, d in zip(window, steps, strict=True)]
         for a, (size, need) in enumerate(zip(sizes, reach, strict=True)):
             pads[a] += max(0, need - size - pads[a] - pads[a + axes])
-        out = [
-            (size + pads[a] + pads[a + axes] - reach[a]) // strides[a] + 1 for a, size in enumerate(sizes)
-        ]
+        out = [(size + pads[a] + pads[a + axes] - reach[a]) // strides[a] + 1 for a, size in enumerate(sizes)]
         bias = [self.model.fixed((self.model.rng.standard_normal(k) * 0.3).astype(np.float32))]
         made = self.model.op(
             "Conv", x, self.model.weights(k, c // groups, *window), *(bias if r.random() < 0.8 else []),
@@ -164,7 +162,9 @@ class _Net:
     def _pool(self, x: str) -> str:
         n, c, *sizes = self.shapes[x]
         window = [self.rng.choice((1, 2, 3)) if s > 2 else 1 for s in sizes]
-        made = self.model.op(self.rng.choice(("MaxPool", "AveragePool")), x, kernel_shape=window, strides=window)
+        made = self.model.op(
+            self.rng.choice(("MaxPool", "AveragePool")), x, kernel_shape=window, strides=window
+        )
         self.shapes[made] = (n, c, *((s - w) // w + 1 for s, w in zip(sizes, window, strict=True)))
         return made
 

@@ -161,7 +161,9 @@ class Overlay:
         if node.parts:
             args = self._without_ends(node, args)
         if node.is_product and len(args) > 2:
-            raise self._mismatch(f"{name} with zero points that are no part of a bias: neither factor is constant")
+            raise self._mismatch(
+                f"{name} with zero points that are no part of a bias: neither factor is constant"
+            )
         if len(args) != len(node.operands):
             raise self._mismatch(f"{name} of {len(args)} operands")
         if name in _COMMUTATIVE:

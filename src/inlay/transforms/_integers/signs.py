@@ -5,8 +5,8 @@
 
 To add 128 to a byte, or to take it off, turns its highest bit, and the zero point moves with it: what the
 integers stand for stays the same, and so does every sum. The format that a model has is a choice of its
-exporter; hardware has, as a rule, one multiplier. Bytes are turned where they are made and where they are read,
-and a turn of a turn is nothing: so what is left is at most one for each input and result of the program.
+exporter; hardware has, as a rule, one multiplier. Bytes are turned where they are made and where they are
+read, and a turn of a turn is nothing: what is left is at most one for each input and result of the program.
 """
 
 from __future__ import annotations
@@ -127,6 +127,7 @@ _Sources = list[Expr | None]
 
 def _first(scene: Scene, call: Call, sources: _Sources) -> list[Expr] | None:
     """What moves elements of its first operand."""
+    del scene
     return None if sources[0] is None else [sources[0], *call.args[1:]]
 
 
@@ -166,4 +167,3 @@ _COMMUTING: Mapping[str, Callable[[Scene, Call, _Sources], list[Expr] | None]] =
     "minimum": _all,
     "pad": _pad,
 }
-
