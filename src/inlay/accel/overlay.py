@@ -155,6 +155,7 @@ class Overlay:
             if (found := self.attrs[node].get(key)) != value:
                 raise self._mismatch(f"{name} with {key} = {found}: {value}")
         if node.padded:
+            assert isinstance(e.type, TensorType), "convolutions are tensors"
             args[0] = self._without_pad(node, args[0], len(e.type.shape))
         if node.factors:
             args = self._without_factors(node, args)

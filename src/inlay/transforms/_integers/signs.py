@@ -150,7 +150,7 @@ def _pad(scene: Scene, call: Call, sources: _Sources) -> list[Expr] | None:
     dtype = type_of(call.args[0]).dtype
     fill = call.args[2] if len(call.args) > 2 else scene.number(0, dtype)
     value = _moved_constant(scene, fill)
-    return None if value is None else [sources[0], call.args[1], value]
+    return None if value is None else [sources[0], *call.args[1:2], value]
 
 
 def _moved_constant(scene: Scene, atom: Expr) -> Expr | None:
