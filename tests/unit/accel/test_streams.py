@@ -222,6 +222,22 @@ def test_limits_are_reasons() -> None:
     assert command(groups).reasons == ("groups 2 of 8 channels: one for all, or one for each",)
 
 
+@pytest.mark.parametrize("number", [0, -7])
+def test_a_copy_puts_around_a_tile_what_it_can(number: int, tmp_path) -> None:
+    text = SOURCE
+    for old, new in (
+        ("Imm(-128, 127)), b", f"{number}), b"),
+        (" value:8s", " more:8s"),
+        (" value=c.value,", ""),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "strawberry.py").write_text(text)
+    backend = backend_in_file(str(tmp_path / "strawberry.py"))
+    found = command(convolution(4, 4, 9, 3), backend)
+    assert found.reasons == (() if number else ("ld_act puts 0 around a tile of x: -7 is there",))
+
+
 def residual(x: str, z: str) -> str:
     scaled = """let {n}w = cast{{dtype=i32}}({n});
   let {n}0 = add({n}w, i32(3));
