@@ -228,6 +228,9 @@ def decoded(arch: Architecture, stream: bytes) -> list[Ordered]:
         if "event" in read:
             pops, pushes = _of_event(arch, form.like.name, read["event"])
         numbers = {name: read.get(name, 0) for name in form.like.numbers}
+        copy = arch.description.copies.get(form.like.name)
+        if copy is not None and copy.pad is not None and "value" not in form.said.values():
+            numbers["value"] = copy.pad.ends[0]
         if "y" in numbers and "y" not in form.said.values():  # one row, unless nothing is read
             numbers["y"] = min(1, numbers["x"])
         places = {

@@ -16,11 +16,16 @@ class Pad:
 
     Attributes:
         most: units on each side of its last two axes.
-        value: of every element there.
+        value: of every element there: what a command says, or a number where it always is that one.
     """
 
     most: int
-    value: Imm
+    value: Imm | int
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the greatest number."""
+        return (self.value, self.value) if isinstance(self.value, int) else (self.value.low, self.value.high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

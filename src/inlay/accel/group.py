@@ -21,6 +21,7 @@ from inlay.accel.unify import Meaning, Unified, unify
 from inlay.arith.expr import Sym, lit, symbols
 
 MOST_WAYS = 4
+UNFINISHED = "no instruction computes what is done to each element"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,10 @@ def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: 
         if clear is not None or not stage.is_sum:
             ways.append((u, clear))
     if not ways:
-        kind = "a sum of products" if stage.is_sum else "what is done to each element"
-        raise Untiled(f"no instruction computes {kind}: {found.told(stage)}")
+        if not stage.is_sum:
+            raise Untiled(f"{UNFINISHED}: {found.told(stage)}")
+        each = "" if any(x.name == "ic" for x in stage.loops) else " of each channel by itself"
+        raise Untiled(f"no instruction computes a sum of products{each}: {found.told(stage)}")
     ways.sort(key=lambda way: _cycles(arch, way[0]))
     return ways
 

@@ -16,12 +16,14 @@ from inlay.accel.chains import larger
 from inlay.accel.driver_calls import picoseconds
 from inlay.accel.match import Command, Found, Patterns, fault_of
 from inlay.accel.overlay import Block, Mismatch
-from inlay.accel.pattern import Applied
+from inlay.accel.pattern import Applied, Input, below
 from inlay.accel.region import regions, whole_call
 from inlay.accel.tiled import TiledCommand
 from inlay.accel.written import encoded_call
 from inlay.analysis.candidates import Candidate, Miss
+from inlay.arith.dtype import I8
 from inlay.ir.expr import Call, OpRef, Var
+from inlay.ir.types import TensorType
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
 """The nearest miss of operations, by identity, with how near it is."""
@@ -153,10 +155,13 @@ def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: 
     """
     assert isinstance(call.callee, OpRef), "operators are called"
     name = call.callee.op.name
+    unlike = _unlike(patterns, call)
     having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
     if not having:
         takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
-        return Miss(call, device, f"{name} is in none" + (f" ({takes})" if takes else ""))
+        return Miss(call, device, f"{name}{unlike} is in none" + (f" ({takes})" if takes else ""))
+    if unlike:
+        return Miss(call, device, f"{name}{unlike} is in none: {having[0].name} takes integers")
     inner = [p.mapped.result for p in having if isinstance(p.mapped.result, Applied)]
     found = [
         (*above.nearest(call, result), p.name, result)
@@ -172,6 +177,14 @@ def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: 
     why = f": {why}" if why else ""
     wanted = " or ".join(result.operators)
     return Miss(call, device, f"{pattern} takes {name} with {wanted} behind it{why}", depth)
+
+
+def _unlike(patterns: Patterns, call: Call) -> str:
+    """Return the format of a result of floats where a device computes in integers alone; else nothing."""
+    dtype = call.type.dtype if isinstance(call.type, TensorType) else I8
+    read = (x for p in patterns.patterns for node in below(p.mapped.result) for x in node.operands)
+    formats = {d for x in read if isinstance(x, Input) for d in x.dtypes or (dtype,)}
+    return f" of {dtype}" if dtype.is_float and formats and all(d.is_integer for d in formats) else ""
 
 
 def _keep(

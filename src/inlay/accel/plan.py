@@ -388,6 +388,12 @@ def copies(
     inner = runs[-copy.dims :]
     if x.outside is None and any(r.before or r.after for r in runs):
         raise Untiled(f"a tile of {x.name} is larger than its tensor")
+    if copy.pad is None and any(r.before or r.after for r in runs):
+        raise Untiled(f"{tensor.copy} puts nothing around a tile of {x.name}, and the pattern pads it")
+    low, high = (0, 0) if copy.pad is None else copy.pad.ends
+    if any(r.before or r.after for r in runs) and not low <= (x.outside or 0) <= high:
+        numbers = str(low) if low == high else f"{low} to {high}"
+        raise Untiled(f"{tensor.copy} puts {numbers} around a tile of {x.name}: {x.outside or 0} is there")
     if any(r.before or r.after for r in runs[: -copy.dims]):
         raise Untiled(f"{tensor.copy} puts nothing around more than {copy.dims} axes")
     while len(inner) < 2:

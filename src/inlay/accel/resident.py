@@ -162,8 +162,8 @@ class Kept:
         memory, value = arch.description.memories[self.memory], self.outside or 0
         for name, copy in arch.description.copies.items():
             if copy.chip is memory and copy.into_chip and copy.pad is not None and copy.dims > 1:
-                fill = copy.pad.value
-                if copy.pad.most > 0 and fill.low <= value <= fill.high:
+                low, high = copy.pad.ends
+                if copy.pad.most > 0 and low <= value <= high:
                     return name, copy
         return None
 

@@ -267,7 +267,7 @@ class _Drawn:
         assert isinstance(node, Applied), "nodes are inputs or results of operators"
         if node.otherwise is not None and self.missing.setdefault(node, self.rng.random() < 0.5):
             return self._value(node.operands[0], groups)
-        attrs = ""
+        attrs = self._said(node)
         if node.scales:
             attrs = self._rescaled(node, groups)
         args = [self._value(x, groups) for x in node.operands]
@@ -293,6 +293,17 @@ class _Drawn:
         rounding = str(said.get("rounding", rounding))
         zero, low, high = (self.rng.randrange(*r) for r in ((-128, 128), (-128, -100), (100, 128)))
         return f'{{zero={zero}, low={low}, high={high}, axis=1, rounding="{rounding}"}}'
+
+    def _said(self, node: Applied) -> str:
+        """Return the attributes that a pattern says; drawn ones where an operator has windows."""
+        said = {name: str(value).lower() if isinstance(value, bool) else value for name, value in node.said}
+        if node.operators[0] in ("max_pool", "average_pool"):
+            r = self.rng
+            window = [r.choice((1, 2, 3)) for _ in range(2)]
+            drawn = {"kernel": window, "strides": [r.choice((1, 2, 3)) for _ in range(2)]}
+            pads = {"pads": [r.choice((0, 0, w - 1)) for w in window * 2]}
+            said = {**drawn, **(pads if r.random() < 0.5 else {}), **said}
+        return f"{{{', '.join(f'{n}={v}' for n, v in said.items())}}}" if said else ""
 
     def _part(self, node: Applied, x: str) -> str:
         """Draw which part of the last axis a slice is, the same one in every turn."""

@@ -200,6 +200,8 @@ def _of_form(arch: Architecture, form: Form) -> Iterator[str]:
     if name in d.copies:
         copy = d.copies[name]
         pads = {"top", "bottom", "left", "right", "value"} if copy.pad is None else set[str]()
+        if copy.pad is not None and len(set(copy.pad.ends)) == 1:
+            pads = {"value"}
         missing -= pads | (set() if copy.dims > 1 else {"y", "stride"})
     if name in d.counts and not d.counts[name].most:
         missing -= {"count"}
