@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compose.h"
 #include "random.h"
 
 enum {
@@ -21,6 +22,7 @@ typedef struct preference {
 static const preference_t preferences[] = {
     {FULLNESS, AREA}, {LENGTH, AREA}, {FULLNESS, LENGTH}, {AREA, SIZE}, {SECTIONS, SIZE},
 };
+enum { KINDS = sizeof preferences / sizeof *preferences };
 
 /* The logarithm to base 2 of a number from 1 on, times SCALE, by a chord from power to power. */
 static int64_t logarithm(int64_t value)
@@ -78,36 +80,92 @@ static void set_ranks(const packing_instance_t *g, const int64_t *measures, pref
         rank[keys[i].index] = i;
 }
 
-/* Search a part that nothing connects with another one. */
+/* What tries of one instance share. */
+typedef struct tries {
+    const packing_instance_t *g;
+    int64_t *measures;
+    packing_key_t *keys;
+    int32_t *rank;
+    packing_exact_t *search;
+} tries_t;
+
+static int begin_tries(tries_t *t, const packing_instance_t *g)
+{
+    size_t n = (size_t)g->count + 1;
+    t->g = g;
+    t->measures = measure(g);
+    t->keys = malloc(n * sizeof *t->keys);
+    t->rank = malloc(n * sizeof *t->rank);
+    t->search = packing_exact_new(g);
+    return t->measures && t->keys && t->rank && t->search;
+}
+
+static void end_tries(tries_t *t)
+{
+    packing_exact_free(t->search);
+    free(t->rank);
+    free(t->keys);
+    free(t->measures);
+}
+
+/* One try: a preference, a rule, and no more than so many steps. */
+static packing_answer_t try_once(tries_t *t, int round, uint64_t *random, int64_t limit, int64_t capacity,
+                                 packing_budget_t *budget, int64_t *offsets, int64_t *need)
+{
+    /* Each preference meets each rule. */
+    packing_branching_t rule = (packing_branching_t)((round + round / KINDS) % PACKING_BRANCHINGS);
+    int64_t whole = budget->left;
+    packing_answer_t answer;
+    set_ranks(t->g, t->measures, preferences[round % KINDS], packing_exact_blame(t->search), random, t->keys,
+              t->rank);
+    if (budget->left > limit) budget->left = limit;
+    whole -= budget->left;
+    answer = packing_exact_run(t->search, t->rank, rule, capacity, budget, offsets, need);
+    budget->left += whole;
+    return answer;
+}
+
+/* One try with blocks in the place of buffers. That no plan has these blocks says nothing. */
+static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint64_t *random, int64_t limit,
+                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets, int *is_useful)
+{
+    packing_composed_t c;
+    tries_t t;
+    int64_t need;
+    int32_t b;
+    packing_answer_t answer = PACKING_NO_MEMORY;
+    if (!packing_spend(budget, 1 + g->count / 2)) return PACKING_UNDECIDED;
+    if (!packing_compose(g, 60 + (int)packing_random(random, 41), random, &c)) return answer;
+    *is_useful = c.instance.count < g->count;
+    if (*is_useful) {
+        if (begin_tries(&t, &c.instance))
+            answer = try_once(&t, round, random, limit, capacity, budget, t.measures, &need);
+        for (b = 0; answer == PACKING_FOUND && b < g->count; b++)
+            offsets[b] = t.measures[c.block[b]] + c.base[b];
+        end_tries(&t);
+    }
+    packing_composed_drop(&c);
+    return answer == PACKING_NONE || !*is_useful ? PACKING_UNDECIDED : answer;
+}
+
+/* Search a part that nothing connects with another one: with blocks and with buffers in turns. */
 static packing_answer_t search_part(const packing_instance_t *g, int64_t capacity, int seed,
                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
-    enum { KINDS = sizeof preferences / sizeof *preferences };
-    size_t n = (size_t)g->count + 1;
-    int64_t *measures = measure(g);
-    packing_key_t *keys = malloc(n * sizeof *keys);
-    int32_t *rank = malloc(n * sizeof *rank);
-    packing_exact_t *s = packing_exact_new(g);
-    packing_answer_t answer = s && measures && keys && rank ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
-    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed, whole = budget->left;
+    tries_t t;
+    packing_answer_t answer = begin_tries(&t, g) ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
+    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed;
     uint64_t random = 1 + (uint64_t)seed;
-    int round;
+    int round, is_useful = 1;
     for (round = 0; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; round++) {
-        /* Each preference meets each rule. */
-        packing_branching_t rule = (packing_branching_t)((round + round / KINDS) % PACKING_BRANCHINGS);
-        if (round && round % KINDS == 0 && limit < whole) limit += limit / 4;
-        set_ranks(g, measures, preferences[round % KINDS], s ? packing_exact_blame(s) : NULL,
-                  round < KINDS && !seed ? NULL : &random, keys, rank);
-        whole = budget->left;
-        if (budget->left > limit) budget->left = limit;
-        whole -= budget->left;
-        answer = packing_exact_run(s, rank, rule, capacity, budget, offsets, need);
-        budget->left += whole;
+        if (round && round % KINDS == 0 && limit < budget->left) limit += limit / 4;
+        if (is_useful)
+            answer = try_blocks(g, round, &random, limit / 2, capacity, budget, offsets, &is_useful);
+        if (answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped)
+            answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, limit, capacity, budget, offsets,
+                              need);
     }
-    packing_exact_free(s);
-    free(rank);
-    free(keys);
-    free(measures);
+    end_tries(&t);
     return answer;
 }
 
