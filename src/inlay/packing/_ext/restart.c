@@ -8,6 +8,8 @@
 
 enum {
     FIRST_STEPS = 3000, /* of a try in the first round */
+    BLOCK_STEPS = 500,  /* of the shortest try with blocks */
+    LEFT_OUT = 30,      /* percent of blocks that at most are left out of a round of gluing */
     SCALE = 1024,       /* of logarithms */
     NOISE = 600         /* keys vary by half */
 };
@@ -125,9 +127,20 @@ static packing_answer_t try_once(tries_t *t, int round, uint64_t *random, int64_
     return answer;
 }
 
+/* The number of an index from 1 on in 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 and so on: how long tries last where
+ * nobody knows how long one takes that succeeds (Luby, Sinclair and Zuckerman, 1993). */
+static int64_t luby(int64_t index)
+{
+    int64_t power = 1;
+    while (power < index + 1)
+        power *= 2;
+    return power == index + 1 ? power / 2 : luby(index - power / 2 + 1);
+}
+
 /* One try with blocks in the place of buffers. That no plan has these blocks says nothing. */
 static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint64_t *random, int64_t limit,
-                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets, int *is_useful)
+                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets,
+                                   int *is_useful)
 {
     packing_composed_t c;
     tries_t t;
@@ -135,7 +148,7 @@ static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint6
     int32_t b;
     packing_answer_t answer = PACKING_NO_MEMORY;
     if (!packing_spend(budget, 1 + g->count / 2)) return PACKING_UNDECIDED;
-    if (!packing_compose(g, 60 + (int)packing_random(random, 41), random, &c)) return answer;
+    if (!packing_compose(g, 100 - (int)packing_random(random, LEFT_OUT), random, &c)) return answer;
     *is_useful = c.instance.count < g->count;
     if (*is_useful) {
         if (begin_tries(&t, &c.instance))
@@ -148,22 +161,32 @@ static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint6
     return answer == PACKING_NONE || !*is_useful ? PACKING_UNDECIDED : answer;
 }
 
-/* Search a part that nothing connects with another one: with blocks and with buffers in turns. */
+/* Search a part that nothing connects with another one: for plans of buffers and of blocks in turns, which
+ * take as many steps each. A turn with buffers is one try. One with blocks is many, as a list of blocks is
+ * short, and is soon seen to be good or not. Even seeds begin with buffers, so what is easy is decided. */
 static packing_answer_t search_part(const packing_instance_t *g, int64_t capacity, int seed,
                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
     tries_t t;
     packing_answer_t answer = begin_tries(&t, g) ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
-    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed;
+    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed, end;
     uint64_t random = 1 + (uint64_t)seed;
-    int round, is_useful = 1;
-    for (round = 0; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; round++) {
-        if (round && round % KINDS == 0 && limit < budget->left) limit += limit / 4;
-        if (is_useful)
-            answer = try_blocks(g, round, &random, limit / 2, capacity, budget, offsets, &is_useful);
-        if (answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped)
-            answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, limit, capacity, budget, offsets,
-                              need);
+    int round = 0, tried = 0, turn = seed, is_useful = 1;
+    for (; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; turn++) {
+        if (turn % 2 == 0) {
+            if (round && round % KINDS == 0 && limit < budget->left) limit += limit / 4;
+            answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, limit, capacity, budget,
+                              offsets, need);
+            round++;
+            continue;
+        }
+        /* Gluing takes no small part of a turn where there are very many buffers. */
+        end = g->count < limit ? budget->used + limit : 0;
+        while (is_useful && answer == PACKING_UNDECIDED && budget->used < end && budget->left &&
+               !budget->is_stopped) {
+            int64_t length = BLOCK_STEPS * luby(tried + 1);
+            answer = try_blocks(g, tried++, &random, length, capacity, budget, offsets, &is_useful);
+        }
     }
     end_tries(&t);
     return answer;
