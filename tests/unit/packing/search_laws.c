@@ -141,13 +141,13 @@ static int check_plans(const drawn_t *d)
     return 1;
 }
 
-/* The bytes that live in a section of an instance, which is at a moment. */
-static int64_t load_at(const packing_instance_t *g, int64_t moment)
+/* The bytes that live at a moment, each size rounded up to a multiple of a step. */
+static int64_t load_at(const packing_instance_t *g, int64_t moment, int64_t step)
 {
     int64_t live = 0;
     int b;
     for (b = 0; b < g->count; b++)
-        if (g->lower[b] <= moment && moment < g->upper[b]) live += g->size[b];
+        if (g->lower[b] <= moment && moment < g->upper[b]) live += packing_align(g->size[b], step);
     return live;
 }
 
@@ -155,14 +155,17 @@ static int check_blocks(const drawn_t *d)
 {
     int64_t offsets[BUFFERS + 1], of_blocks[BUFFERS + 1];
     int32_t order[BUFFERS + 1], i;
+    int64_t step = d->align[0]; /* alignments are powers of two: the least one divides all */
     packing_composed_t c;
     packing_budget_t budget;
     packing_fit_t fit;
+    for (i = 1; i < d->g.count; i++)
+        if (d->align[i] < step) step = d->align[i];
     if (!packing_compose(&d->g, 50 + (int)draw(51), &state, &c)) exit(2);
     if (c.instance.count > d->g.count) return fail(d, "more blocks than buffers", 0, NULL);
     /* Times of blocks are sections of buffers. */
     for (i = 0; i < d->g.sections; i++)
-        if (load_at(&c.instance, i) != load_at(&d->g, d->g.moment[i]))
+        if (load_at(&c.instance, i, 1) != load_at(&d->g, d->g.moment[i], step))
             return fail(d, "blocks that take other bytes", i, NULL);
     for (i = 0; i < c.instance.count; i++) {
         int32_t at = (int32_t)draw((uint32_t)i + 1);

@@ -11,8 +11,9 @@ typedef struct packing_composed {
     int64_t *columns;
 } packing_composed_t;
 
-/* Glue at random, without taking a byte more at any moment; 0 without memory. Time n log n for each
- * round of gluing, of which there are as many as blocks are deep.
+/* Glue at random; 0 without memory. At each moment blocks take the bytes of the buffers, rounded up to the
+ * common divisor of alignments. Time n log n for each round of gluing, of which there are as many as blocks
+ * are deep.
  *
  * percent: of the blocks take part in a round. */
 int packing_compose(const packing_instance_t *instance, int percent, uint64_t *random,
