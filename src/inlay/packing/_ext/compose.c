@@ -49,19 +49,6 @@ static int join(glue_t *c, int32_t into, int32_t from, int64_t at)
     return 1;
 }
 
-/* All offsets are multiples of it. */
-static int64_t common_alignment(const packing_instance_t *g)
-{
-    int64_t found = g->count ? g->align[0] : 1, rest, other;
-    int32_t b;
-    for (b = 1; b < g->count; b++)
-        for (other = g->align[b]; other; other = rest) {
-            rest = found % other;
-            found = other;
-        }
-    return found;
-}
-
 /* Whether two keys are of one group. */
 static int are_alike(const packing_key_t *a, const packing_key_t *b)
 {
@@ -147,7 +134,7 @@ static int make_blocks(glue_t *c, packing_composed_t *made)
 static int begin_gluing(glue_t *c, const packing_instance_t *g, uint64_t *random)
 {
     size_t n = (size_t)g->count;
-    int64_t step = common_alignment(g);
+    int64_t step = packing_common_alignment(g);
     int32_t b;
     memset(c, 0, sizeof *c);
     c->count = g->count;

@@ -252,8 +252,9 @@ static int32_t *find_reach(const packing_instance_t *g)
     return reach;
 }
 
-packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, int seed,
-                                packing_budget_t *budget, int64_t *offsets, int64_t *need)
+/* Search part by part. */
+static packing_answer_t search_parts(const packing_instance_t *g, int64_t capacity, int seed,
+                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
     packing_answer_t answer = PACKING_FOUND;
     int32_t *reach = find_reach(g), from, to, i;
@@ -275,5 +276,27 @@ packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, i
         drop_part(&part);
     }
     free(reach);
+    return answer;
+}
+
+/* Where all offsets are multiples of a step, what follows a buffer begins at a multiple. So sizes may be rounded
+ * up to it, which bounds see; of what is highest too, if the capacity is a multiple. */
+packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, int seed,
+                                packing_budget_t *budget, int64_t *offsets, int64_t *need)
+{
+    int64_t step = packing_common_alignment(g), *sizes;
+    packing_instance_t rounded = *g;
+    packing_answer_t answer;
+    int32_t b;
+    if (step == 1 || capacity % step) return search_parts(g, capacity, seed, budget, offsets, need);
+    sizes = malloc(((size_t)g->count + 1) * sizeof *sizes);
+    if (!sizes) return PACKING_NO_MEMORY;
+    for (b = 0; b < g->count; b++)
+        sizes[b] = packing_align(g->size[b], step);
+    rounded.size = sizes;
+    answer = search_parts(&rounded, capacity, seed, budget, offsets, need);
+    /* A plan of less would be one of less than a step more when it is rounded. */
+    if (answer == PACKING_NONE) *need -= step - 1;
+    free(sizes);
     return answer;
 }
