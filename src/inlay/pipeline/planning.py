@@ -99,7 +99,10 @@ def setting_of(
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
     operators = table()
-    meanings, fusing = meanings_of(operators), FuseOptions()
+    meanings = meanings_of(operators)
+    fusing = FuseOptions(joins_attention=partial(_joins_attention, board))
+    joined = all(fusing.joins_attention(d.name) for d in board.devices)
+    anywhere = FuseOptions(joins_attention=lambda _: joined)  # where things run is not known yet
     context = PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
@@ -122,7 +125,7 @@ def setting_of(
                 generators=generators(operators, board),
                 hooks=_hooks(board),
                 candidates=_candidates(board),
-                groups=partial(groups_of, operators=operators, options=fusing),
+                groups=partial(groups_of, operators=operators, options=anywhere),
                 host_ends=True,
                 threads=counts,
             ),
@@ -247,6 +250,13 @@ def _packed(board: Board, targets: Callable[[str], Target]) -> Callable[[str], T
         return targets(name) if known else None
 
     return of
+
+
+def _joins_attention(board: Board, device: str) -> bool:
+    """Whether a device, the host where none is named, has attention as one kernel."""
+    name = device or board.host.name
+    backend = backend_of(board, name)
+    return name == board.host.name if backend is None else backend.joins_attention(board.arch_of(name))
 
 
 def meanings_of(operators: OperatorTable) -> Meanings:

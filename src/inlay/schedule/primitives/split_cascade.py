@@ -69,8 +69,6 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
                 f"found {block.name} to start its reduction over {loop}: each copy would",
                 hint="use decompose_reduction first",
             )
-    if any(loops_in_extent(s, old)):
-        raise illegal("extent", f"found the extent of {loop} to depend on a loop")
     parts = _parts(old.extent, tiles)
     made: list[Stmt] = []
     copies: list[Copy] = []
