@@ -320,7 +320,7 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> str:
         order = [*before, *group]
         if plan.block is not None and rows:
             block, rows[0] = split(s, rows[0], plan.block)
-            order.append(block)
+            order.insert(0 if plan.blocks_first else len(order), block)
         order += [*lines, panel, *(spatial[i] for i in plan.after), *rows]
         reorder(s, [*order, *reducing, inner])
         if plan.block is not None and rows and s.block(b).predicate is not None:

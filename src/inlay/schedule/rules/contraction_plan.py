@@ -76,6 +76,7 @@ class Plan:
         packing: of the factor with the columns, None where it is read as it is.
         block: rows that a thread takes at once, None where threads share panels or other axes.
         lines: of the outermost axis that are computed together, None for one after the other.
+        blocks_first: whether blocks of rows are outside of all else.
     """
 
     before: tuple[int, ...]
@@ -86,6 +87,7 @@ class Plan:
     packing: Packing | None
     block: int | None
     lines: int | None = None
+    blocks_first: bool = False
 
 
 def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = ()) -> Plan:
