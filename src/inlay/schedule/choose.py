@@ -27,7 +27,7 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, attention, contraction, rows)
+RULES: tuple[Rule, ...] = (injective, contraction, attention, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""

@@ -11,7 +11,8 @@ second cache, and they have no place in the plan of memory (`schedule/rules/atte
 Between the products there may be element-wise work on scores (scalings, masks, choices by conditions) and
 on one number for each row, and reductions along rows, of which there is at least one. A mask that is
 smaller than the scores, or that others read too, is computed outside and read. Whatever is outside of the
-two products must not read scores: then they have to be written anyway, and kernels stay apart.
+two products must not read scores: then they have to be written anyway, and kernels stay apart. So they do
+with one query for each head, whose scores are a row, and where a matrix has a single column.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _maker(values: Node, nodes: Mapping[Var, Node]) -> Node | None:
 
 
 def _are_scores(values: Node, scores: TensorType) -> bool:
-    """Whether a first factor is a matrix of floats for each matrix of the result."""
+    """Whether a first factor is a matrix of floats for each matrix of the result, all of several elements."""
     shape = result_shape(values)
     return (
         scores.dtype.is_float
@@ -79,11 +80,13 @@ def _are_scores(values: Node, scores: TensorType) -> bool:
         and shape is not None
         and len(shape) == len(scores.shape)
         and shape[:-1] == scores.shape[:-1]
+        and all(n != 1 for n in (*scores.shape[-2:], shape[-1]))
     )
 
 
 def _is_product(node: Node, scores: TensorType) -> bool:
-    return node.name == "matmul" and node.type == scores
+    first = operand_type(node, 0)
+    return node.name == "matmul" and node.type == scores and first is not None and first.shape[-1] != 1
 
 
 def _is_between(node: Node, scores: TensorType) -> bool:
