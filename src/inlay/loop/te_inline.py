@@ -202,7 +202,9 @@ def _follows_product(t: Tensor, group: _Group) -> bool:
     if not isinstance(t.body, Reduce):
         return False
     axes = {a for a, n in zip(t.axes, t.shape, strict=True) if n != 1}
-    factors = [{s for e in x.indices for s in symbols(e)} for x in scalars_below(t.body) if isinstance(x, Load)]
+    factors = [
+        {s for e in x.indices for s in symbols(e)} for x in scalars_below(t.body) if isinstance(x, Load)
+    ]
     return len(factors) > 1 and all(not axes <= found for found in factors)
 
 

@@ -39,7 +39,6 @@ from enum import StrEnum
 from inlay.analysis.blocks import operands
 from inlay.ir.expr import Call, Const, GlobalVar, Let, OpRef, Var
 from inlay.ir.op import Effect
-from inlay.ir.place import Place
 from inlay.ir.types import TensorType
 from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.reduction import ReduceAttrs
@@ -249,7 +248,11 @@ class Grouping:
             if maker.definition.pattern is FusionPattern.CONTRACTION:
                 if self._is_free(maker) and maker.place == node.place and element_bytes(maker) > size:
                     return True
-            elif maker.is_pointwise and result_shape(maker) == result_shape(node) and self._reads.get(maker.let.var) == 1:
+            elif (
+                maker.is_pointwise
+                and result_shape(maker) == result_shape(node)
+                and self._reads.get(maker.let.var) == 1
+            ):
                 pending.extend(self._producers(maker))
         return False
 

@@ -70,4 +70,3 @@ def _require_last(s: Schedule, old: Buffer, new: Buffer) -> None:
 def _is_before(x: BlockAccess, last: BlockAccess) -> bool:
     """Whether an access is over before a block runs: none of their loops is the same."""
     return x.order < last.order and not any(loop in last.loops for loop in x.loops)
-

@@ -37,8 +37,8 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.stmt import IterKind
 from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
-from inlay.schedule.primitives.compute_at import compute_at
 from inlay.schedule.primitives.clip import clip
+from inlay.schedule.primitives.compute_at import compute_at
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.reuse_output import reuse_output
@@ -204,9 +204,7 @@ def _rows_at_once(parts: _Parts, dtype: DType, target: Target, *, few: bool) -> 
 # --------------------------------------------------------------------------- changing
 
 
-def _begun(
-    s: Schedule, parts: _Parts, block: str, epilogue: str | None, cut: _Cut, target: Target
-) -> Begun:
+def _begun(s: Schedule, parts: _Parts, block: str, epilogue: str | None, cut: _Cut, target: Target) -> Begun:
     """Put the loops of a product into order: heads, blocks of rows, panels, rows."""
     plan = plan_contraction(s, block, target)
     row = len(parts.heads)
@@ -263,6 +261,6 @@ def _outer(s: Schedule, name: str, parts: _Parts, cut: _Cut) -> list[str]:
     block, inner = split(s, loops[row], cut.rows)
     outer.insert(0 if cut.first else row, block)
     reorder(s, [*outer, inner, *loops[row + 1 :]])
-    if s.block(name).predicate is not None:
+    if (parts.rows % cut.rows) != 0:
         clip(s, name, inner)  # the last block has fewer rows
     return outer

@@ -40,24 +40,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TypeGuard
 
-from inlay.analysis.register_tiles import heights, most_rows, panel_width
-from inlay.arith.dtype import DType
-from inlay.arith.expr import FloorDiv, Int, Sym, coefficient, from_atom, lit, symbols, to_int
+from inlay.arith.expr import Int, coefficient, symbols
 from inlay.loop.buffer import Scope
 from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
-from inlay.loop.stmt import Block, IterKind, LoopKind
+from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of, stores_of
-from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
-from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
@@ -80,25 +75,12 @@ from inlay.schedule.rules.contraction_plan import (
     no_contraction,
     plan_contraction,
 )
-from inlay.schedule.rules.groups import (
-    columns_of,
-    dot_kind,
-    group_of,
-    is_contiguous,
-    is_product,
-    multiplies_vectors,
-    packed_panel,
-    sums_dots,
-    symbols_in,
-    use_dots,
-    widens_by_line,
-    written,
-)
+from inlay.schedule.rules.groups import group_of, multiplies_vectors, sums_dots, use_dots, written
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
-from inlay.schedule.rules.packing import Packing, pack, pack_inside, packing
+from inlay.schedule.rules.packing import pack, pack_inside
 from inlay.schedule.rules.stages import join, stages, vectorize_stages
 from inlay.schedule.state import Illegal, Schedule, illegal
 
@@ -318,12 +300,14 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> str:
             before[0], line = split(s, before[0], plan.lines)
             lines = [line]
         order = [*before, *group]
+        is_cut = False
         if plan.block is not None and rows:
+            is_cut = (s.loop(rows[0]).extent % plan.block) != 0
             block, rows[0] = split(s, rows[0], plan.block)
             order.insert(0 if plan.blocks_first else len(order), block)
         order += [*lines, panel, *(spatial[i] for i in plan.after), *rows]
         reorder(s, [*order, *reducing, inner])
-        if plan.block is not None and rows and s.block(b).predicate is not None:
+        if is_cut:
             clip(s, b, rows[0])  # the last block has fewer rows
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
     for x, y in zip(first, second[:-1], strict=False):
