@@ -98,11 +98,8 @@ def setting_of(
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
-    operators = table()
+    operators, (fusing, anywhere) = table(), _fusing(board)
     meanings = meanings_of(operators)
-    fusing = FuseOptions(joins_attention=partial(_joins_attention, board))
-    joined = all(fusing.joins_attention(d.name) for d in board.devices)
-    anywhere = FuseOptions(joins_attention=lambda _: joined)  # where things run is not known yet
     context = PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
@@ -252,11 +249,16 @@ def _packed(board: Board, targets: Callable[[str], Target]) -> Callable[[str], T
     return of
 
 
-def _joins_attention(board: Board, device: str) -> bool:
-    """Whether a device, the host where none is named, has attention as one kernel."""
-    name = device or board.host.name
-    backend = backend_of(board, name)
-    return name == board.host.name if backend is None else backend.joins_attention(board.arch_of(name))
+def _fusing(board: Board) -> tuple[FuseOptions, FuseOptions]:
+    """Return how operators are grouped, and how while it is not known where they run."""
+
+    def joins(device: str) -> bool:
+        name = device or board.host.name
+        backend = backend_of(board, name)
+        return name == board.host.name if backend is None else backend.joins_attention(board.arch_of(name))
+
+    everywhere = all(joins(d.name) for d in board.devices)
+    return FuseOptions(joins_attention=joins), FuseOptions(joins_attention=lambda _: everywhere)
 
 
 def meanings_of(operators: OperatorTable) -> Meanings:

@@ -84,12 +84,6 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
     return tuple(copies)
 
 
-def loops_in_extent(s: Schedule, loop: For) -> list[Sym]:
-    """Return the loop variables that the extent of a loop mentions."""
-    from_loops = {p.stmt.var for p in s.loop_place(loop.var.name).above() if isinstance(p.stmt, For)}
-    return [x for x in symbols(loop.extent) if x in from_loops]
-
-
 def _parts(extent: Int, tiles: Sequence[int]) -> list[tuple[Int, Int, int]]:
     """Return (first iteration, number of tiles, tile size) of each part that may run."""
     parts: list[tuple[Int, Int, int]] = []
