@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inlay.arith.expr import Int, Sym, lit, symbols, to_int
+from inlay.arith.expr import Int, lit, to_int
 from inlay.loop.inits import iter_symbols
 from inlay.loop.stmt import For, IterKind, LoopKind, Stmt
 from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq, stmts_below
