@@ -75,7 +75,7 @@ from inlay.schedule.rules.contraction_plan import (
     no_contraction,
     plan_contraction,
 )
-from inlay.schedule.rules.groups import group_of, multiplies_vectors, sums_dots, use_dots, written
+from inlay.schedule.rules.groups import dot_kind, group_of, multiplies_vectors, sums_dots, use_dots, written
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
