@@ -85,8 +85,7 @@ def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Modu
         # Several calls as one are other code, which has phases of its own.
         if needs.accesses is not None and kernel.batch is None:
             lies = tuple(_over_dims(e, needs.dims, kernel) for e in needs.accesses.lies)
-            kernel = replace(kernel, accesses=replace(needs.accesses, lies=lies))
-            kernel = replace(kernel, accesses=_with_wholes(kernel, kernel.accesses))
+            kernel = replace(kernel, accesses=_with_wholes(kernel, replace(needs.accesses, lies=lies)))
         if needs.workspace is not None:
             size = _over_dims(needs.workspace.bytes, needs.dims, kernel)
             workspace = replace(needs.workspace, bytes=size)
