@@ -69,6 +69,13 @@ class PlaceOptions:
         metavar="NAME=SIZE",
         help="size of a dim of the inputs, fixed while compiling; may be given again",
     )
+    bounds: tuple[str, ...] = option(
+        (),
+        flag="bound-dim",
+        metavar="NAME=SIZE",
+        help="the largest size that a dim of the inputs may have, for which memory is planned and promised; "
+        "may be given again",
+    )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"
     )
