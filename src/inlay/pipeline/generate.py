@@ -61,7 +61,7 @@ def run(module: Module, context: PassContext) -> Module:
         if options.commands is not None:
             found |= options.commands(module, found, context)
     module = with_needs(module, found, scratch_threads(context))
-    stays = {} if options.stays is None else options.stays(module)
+    stays: Mapping[str, tuple[int, str]] = {} if options.stays is None else options.stays(module)
     kernels = {name: replace(module.kernels[name], stays=what) for name, what in stays.items()}
     return module.with_kernels({**module.kernels, **kernels})
 

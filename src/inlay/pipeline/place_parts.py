@@ -202,7 +202,7 @@ def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> tup
     results = sorted((s for s in beside if s.escapes == IN_RESULT), key=lambda s: -sizes.of(s.bytes))
     for result in results:
         whole, size = peak_of([*inside, result], activation.positions, sizes), sizes.of(result.bytes)
-        if leaves(size, whole, result, memories):
+        if leaves(size, whole, whole, result, memories):
             block, left = whole, size
             beside.remove(result)
             break
