@@ -30,10 +30,12 @@ from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
+from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
 from inlay.transforms.pack_weights import PASS as PACK_WEIGHTS
 from inlay.transforms.pack_weights import FasterForm, PackOptions
+from inlay.transforms.round_operands import PrecisionOptions, RoundedProduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Run:
         spills: what leaves memories that are too small for a time.
         forms: operations that have a form that is faster and takes more bytes, and whether it is taken.
         numerics: of each function, what is computed in integers, and what stays float and why.
+        products: of floats, where they may be in bf16: which are, and why others are not.
+        stored: constants of f32 that 16 bits hold.
     """
 
     setting: Setting
@@ -67,6 +71,8 @@ class Run:
     other: Replan | None = None
     spills: tuple[SpillPlan, ...] = ()
     forms: tuple[FasterForm, ...] = ()
+    products: tuple[RoundedProduct, ...] = ()
+    stored: tuple[StoredWeights, ...] = ()
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -326,6 +332,8 @@ class _Told:
     others: list[Replan] = field(default_factory=list[Replan])
     spills: list[SpillPlan] = field(default_factory=list[SpillPlan])
     keeping: list[Keeping] = field(default_factory=list[Keeping])
+    products: list[RoundedProduct] = field(default_factory=list[RoundedProduct])
+    stored: list[StoredWeights] = field(default_factory=list[StoredWeights])
 
     def context(
         self,
@@ -347,7 +355,8 @@ class _Told:
             replace(planning, watch=self.planned.append, asks=asks),
             replace(given.options_for(FuseOptions), watch=self.fusions.append),
             replace(moving, watch=self.spills.extend),
-            replace(packing, watch=self.forms.found.append),
+            replace(packing, watch=self.forms.found.append, stored=self.stored.append),
+            replace(given.options_for(PrecisionOptions), watch=self.products.append),
         )
         tried = Tried(start.module, start.holds, start.rest, context, dry)
         blocks = replace(
@@ -377,6 +386,8 @@ class _Told:
             self.others[-1] if self.others else None,
             tuple(self.spills),
             tuple(self.forms.found),
+            tuple(self.products),
+            tuple(self.stored),
         )
 
 
