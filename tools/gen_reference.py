@@ -305,8 +305,7 @@ all other, where the program is called. `r.free` says how much that may be, once
 are chosen, so the function is called several times. Where it fails, what it was given is divided, and the
 halves are tried; `inlay explain` says what was refused and why, and a match that is refused by itself runs
 elsewhere.
-`inlay check` checks each pattern as a graph of one; programs of several are held against the host by
-`inlay run --compare`.
+`inlay check` checks each pattern as a graph of one, and graphs of two or three.
 
 ## Drivers
 
@@ -391,6 +390,8 @@ that follows, and `inlay explain --op conv_integer` shows it.
   `.stride[axis]` in units of their memory. A copy has `c.chip.at`, `c.dram.at` (units of the memory at its
   other end, from a base that the driver is told), `c.y` rows of `c.x` units that are `c.stride` units apart
   outside and dense inside, and `c.top`, `c.bottom`, `c.left`, `c.right` units of `c.value` around them.
+  A copy between two memories of the device has `c.to.at` in the place of `c.dram.at`: with one, values stay
+  where results are written to another memory than operands are read from.
   Each field is one of these numbers or a constant, for the mock reads words by the same functions.
 * **What cannot be said**, and what to write instead:
   * copies of three dims, or of elements apart: `Copy(..., 2)`; what is beyond two dims becomes several

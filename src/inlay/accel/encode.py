@@ -92,7 +92,9 @@ class Shown:
             stride = tuple(numbers[f"{name} stride {axis}"] for axis in range(len(place.stride)))
             self._said[name] = SimpleNamespace(at=numbers[f"{name} at"], stride=stride)
         if c.name in arch.description.copies:
-            self._said["dram"] = SimpleNamespace(at=numbers["dram"])
+            end = "to" if arch.description.copies[c.name].is_inside else "dram"
+            self._said.pop("dram", None)
+            self._said[end] = SimpleNamespace(at=numbers["dram"])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._said:

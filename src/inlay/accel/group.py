@@ -282,7 +282,8 @@ def _copy(arch: Architecture, x: Laid) -> str:
     """Return the name of the copy that brings an operand in or out."""
     into = x.access is Access.READ
     for name, copy in arch.description.copies.items():
-        if arch.description.memories[x.memory] is copy.chip and copy.into_chip is into:
+        is_its = arch.description.memories[x.memory] is copy.chip and not copy.is_inside
+        if is_its and copy.into_chip is into:
             return name
     raise Untiled(f"no copy brings anything {'to' if into else 'from'} {x.memory}")
 

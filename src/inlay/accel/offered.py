@@ -6,7 +6,7 @@ operations in none, what agrees most is what `inlay explain` says of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -53,7 +53,7 @@ def offered(
                 case Mismatch(depth=depth, reason=reason):
                     _keep(missed, call, (-depth, 1), Miss(call, device, reason, depth))
                 case Command() | TiledCommand():
-                    reasons = result.reasons or _unwritten(patterns.arch, result)
+                    reasons = result.reasons or unwritten(patterns.arch, result)
                     if not reasons:
                         found.append(_candidate(patterns.arch, result, device))
                         keep_fastest(streams, var, result)
@@ -103,7 +103,7 @@ def _with_regions(
         return list(found)
     made: list[Candidate | Miss] = []
     refused: dict[int, str] = {}
-    for command, why in regions(block.calls, block.uses, single, partial(_unwritten, arch)):
+    for command, why in regions(block.calls, block.uses, single, partial(unwritten, arch)):
         if why:
             refused.update((id(c), f"{command.pattern} is refused: {'; '.join(why)}") for c in command.calls)
         else:
@@ -116,7 +116,17 @@ def _with_regions(
     ]
 
 
-def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
+def joined(patterns: Patterns, block: Block) -> Iterator[Command]:
+    """Yield the regions of a block, as if the vendor took all."""
+    single: dict[Var, Command] = {}
+    for var in block.calls:
+        for found in patterns.at(var, block):
+            if not isinstance(found, Mismatch) and not found.reasons:
+                keep_largest(single, var, found)
+    yield from (c for c, _ in regions(block.calls, block.uses, single, lambda _: ()))
+
+
+def unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
     """Return why a command cannot be written: the encoding fails."""
     if isinstance(command, TiledCommand):
         return ()  # its words are a part of it

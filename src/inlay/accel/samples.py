@@ -70,7 +70,19 @@ def sequences(patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
         yield from _right(draw)
 
 
-def _right(draw: Callable[[], TiledDrawn | _Drawn]) -> Iterator[Sample]:
+def call_sequences(arch: Architecture, patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
+    """Yield programs in which two or three patterns of calls compute operands of each other."""
+    rng = Random(f"{seed} sequences")
+    mapped = [p for p in patterns if isinstance(p.mapped, Mapped)]
+
+    def draw() -> _Following:
+        return _Following(arch, [rng.choice(mapped) for _ in range(rng.choice((2, 2, 3)))], rng)
+
+    if mapped:
+        yield from _right(draw)
+
+
+def _right(draw: Callable[[], TiledDrawn | _Drawn | _Following]) -> Iterator[Sample]:
     """Yield the programs that are right of those drawn; end where none of many is."""
     failures = 0
     while failures < _TRIES:
@@ -103,10 +115,32 @@ class _Drawn:
     has_ties: bool = False
 
     def text(self) -> str:
+        return self.program(self.result())
+
+    def result(self, before: str = "") -> str:
+        """Write the pattern; return the name of what it gives.
+
+        Args:
+            before: the name of a value that one of its operands is to be, if any.
+        """
         self.sizes = {d.sym: lit(self._size(d)) for d in self.arch.description.dims.values()}
         groups = self._grouped()
-        result = self._result(groups)
-        return self._program(result)
+        if before:
+            self._begin_with(before)
+        return self._result(groups)
+
+    def _begin_with(self, before: str) -> None:
+        """Let an operand be a value of the program, with its sizes."""
+        nodes = [n for n in self._shapes() if isinstance(n, Input) and not n.constant]
+        node = self.rng.choice(nodes) if nodes else None
+        reader = None if node is None else self._reader(node)
+        if node is None or reader is None:
+            raise AgainError
+        shape, extents = reader[0].instruction.operands[reader[1]].shape, self._shape_of(before)
+        if len(shape) != len(extents):
+            raise AgainError
+        self.sizes.update((e.sym, lit(n)) for e, n in zip(shape, extents, strict=True) if isinstance(e, Dim))
+        self.names[node] = before
 
     def _result(self, groups: int) -> str:
         """Write what the last command gives: several values are a tuple, of which some may be missing."""
@@ -147,12 +181,13 @@ class _Drawn:
 
     def _shape_of(self, name: str) -> list[int]:
         """Return the shape of a value, by what the rules of types say of the program so far."""
-        found = parse_module(self._program(name), table()).functions["main"].type.result
+        found = parse_module(self.program(name), table()).functions["main"].type.result
         if not isinstance(found, TensorType) or not found.shape:
             raise AgainError
         return [evaluate(e, {}) for e in found.shape]
 
-    def _program(self, result: str) -> str:
+    def program(self, result: str) -> str:
+        """Return the text of the program so far."""
         body = "".join(f"  {line}\n" for line in self.lines)
         return f"fn main({', '.join(self.params)}) {{\n{body}  {result}\n}}\nentry main;\n"
 
@@ -293,3 +328,21 @@ class _Drawn:
             self.lines.append(f"let {name} = pad({x}, shape({listed}), {dtype}({fill}));")
             return name, f"{{{attrs}}}"
         return x, f"{{{attrs}, pads={pads}}}"
+
+
+class _Following:
+    """A program being drawn in which each pattern reads what the one before gives."""
+
+    def __init__(self, arch: Architecture, patterns: Sequence[Pattern], rng: Random) -> None:
+        self._arch, self._patterns, self._rng = arch, patterns, rng
+        self.inputs: list[np.ndarray] = []
+
+    def text(self) -> str:
+        lines, params, result = list[str](), list[str](), ""
+        program = ""
+        for p in self._patterns:
+            assert isinstance(p.mapped, Mapped), "commands are calls"
+            drawn = _Drawn(self._arch, p, p.mapped, self._rng, lines, params, self.inputs)
+            result = drawn.result(result)
+            program = drawn.program(result)
+        return program

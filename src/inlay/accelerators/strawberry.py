@@ -4,8 +4,8 @@ Three queues take commands from one stream and run on their own: `load` brings t
 them (and brings its parameters), `store` takes results out. What is computed stands in the memory that is
 computed from, so it need not leave before it is read. Neighbors order themselves by tokens: four flags
 of every command. Hardware loops walk two levels; a step multiplies `block` bytes by a block of weights.
-Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number.
-Results are rounded as TFLite does (multipliers, shifts) or as ONNX does (floats).
+Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number. Results are
+rounded as TFLite does (multipliers, shifts) or as ONNX does (floats). Groups: one, or one a channel.
 """
 
 from inlay.accel.api import (
