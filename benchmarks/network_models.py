@@ -365,6 +365,78 @@ def yolo(size: int) -> onnx.ModelProto:
     return net.model([net.op("Concat", *rows, axis=1)])
 
 
+def densenet(size: int) -> onnx.ModelProto:
+    """Huang and others, 2017: DenseNet-121. Normalization before convolutions scales, shifts and cuts."""
+    net, growth, c = Network(size), 32, 64
+    x = net.op("MaxPool", net.conv("x", 3, c, 7, 2), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+
+    def normal(x: str, c: int) -> str:
+        scaled = net.op("Mul", x, net.noise((c, 1, 1), 1.0))
+        return net.op("Relu", net.op("Add", scaled, net.noise((c, 1, 1), 0.1)))
+
+    for layers in (6, 12, 24, 16):
+        for _ in range(layers):
+            y = net.conv(normal(x, c), c, 4 * growth)
+            x, c = net.op("Concat", x, net.conv(y, 4 * growth, growth, 3, act=""), axis=1), c + growth
+        if layers != 16:
+            x, c = net.conv(normal(x, c), c, c // 2, act=""), c // 2
+            x = net.op("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    return net.model([net.classes(normal(x, c), c)])
+
+
+def squeezenet(size: int) -> onnx.ModelProto:
+    """Iandola and others, 2016, version 1.1: fire modules squeeze channels and expand them twice."""
+    net = Network(size)
+    x, c = net.conv("x", 3, 64, 3, 2), 64
+    for squeezed, o, pools in (
+        (16, 64, True),
+        (16, 64, False),
+        (32, 128, True),
+        (32, 128, False),
+        (48, 192, True),
+        (48, 192, False),
+        (64, 256, False),
+        (64, 256, False),
+    ):
+        if pools:
+            x = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2])
+        y = net.conv(x, c, squeezed)
+        x = net.op("Concat", net.conv(y, squeezed, o), net.conv(y, squeezed, o, 3), axis=1)
+        c = 2 * o
+    return net.model([net.op("Flatten", net.op("GlobalAveragePool", net.conv(x, c, 1000)))])
+
+
+def googlenet(size: int) -> onnx.ModelProto:
+    """Szegedy and others, 2015: four branches a module, without the classifiers beside."""
+    net = Network(size)
+
+    def pooled(x: str, s: int) -> str:
+        return net.op("MaxPool", x, kernel_shape=[3, 3], strides=[s, s], pads=[1] * 4)
+
+    x = net.conv(pooled(net.conv("x", 3, 64, 7, 2), 2), 64, 64)
+    x, c = pooled(net.conv(x, 64, 192, 3), 2), 192
+    for one, (in3, out3), (in5, out5), pool, pools in (
+        (64, (96, 128), (16, 32), 32, False),
+        (128, (128, 192), (32, 96), 64, True),
+        (192, (96, 208), (16, 48), 64, False),
+        (160, (112, 224), (24, 64), 64, False),
+        (128, (128, 256), (24, 64), 64, False),
+        (112, (144, 288), (32, 64), 64, False),
+        (256, (160, 320), (32, 128), 128, True),
+        (256, (160, 320), (32, 128), 128, False),
+        (384, (192, 384), (48, 128), 128, False),
+    ):
+        branches = [
+            net.conv(x, c, one),
+            net.conv(net.conv(x, c, in3), in3, out3, 3),
+            net.conv(net.conv(x, c, in5), in5, out5, 5),
+            net.conv(pooled(x, 1), c, pool),
+        ]
+        x, c = net.op("Concat", *branches, axis=1), one + out3 + out5 + pool
+        x = pooled(x, 2) if pools else x
+    return net.model([net.classes(x, c)])
+
+
 NETWORKS: dict[str, tuple[Callable[[int], onnx.ModelProto], int]] = {
     "resnet50": (resnet50, 224),
     "resnet50_96": (resnet50, 96),
@@ -376,5 +448,8 @@ NETWORKS: dict[str, tuple[Callable[[int], onnx.ModelProto], int]] = {
     "ssd": (ssd, 300),
     "unet": (unet, 128),
     "yolo": (yolo, 320),
+    "densenet": (densenet, 224),
+    "squeezenet": (squeezenet, 224),
+    "googlenet": (googlenet, 224),
 }
 """Networks by name, with the sides of their images."""

@@ -1,4 +1,4 @@
-"""Whole networks against onnxruntime and OpenVINO: the table of docs/performance.md.
+"""Whole networks against onnxruntime, OpenVINO and PyTorch: the table of docs/performance.md.
 
     python benchmarks/networks.py [--only NAME ...] [--threads N ...] [--rounds R] [--seconds S]
                                   [--peers NAME ...] [--no-costs] [--json] [--write FILE]
@@ -10,8 +10,9 @@ peer, above 1 is faster than it. With one thread a long call is timed by the pro
 
 `% peak` is the share of the peak of multiply-adds, measured in this run and multiplied by the threads, at
 our least time: nominal products, so that Winograd's form counts as the plain sum. `read` and `compile` are
-processor seconds in a process of their own with an empty cache, all threads and children; `MB` is what is
-resident at the peak of both beyond the imported library, `ort MB` the same of onnxruntime's session.
+processor seconds in a process of their own with an empty cache, all threads and children, `inductor s` for
+`torch.compile` with its first call; `MB` is what is resident at the peak of both beyond the imported library,
+`ort MB` the same of onnxruntime's session. `pip install -e '.[peers]'` brings all peers.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ def megabytes(key):
 if engine == "inlay":
     import inlay, inlay.api, inlay.codegen.llvm_generator, inlay.importers.onnx.graph
     inlay.ops.table.table()
+elif engine == "inductor":
+    import onnx, torch, torch._inductor.config
+    from onnx2torch import convert
+    torch.set_num_threads(int(threads))
 else:
     import onnxruntime
 with open("/proc/self/clear_refs", "w") as stream:
@@ -63,6 +68,14 @@ with open("/proc/self/clear_refs", "w") as stream:
 before, begun = megabytes("VmRSS"), spent()
 if engine == "inlay":
     kept = inlay.compile(path, threads=int(threads), cache="none")
+elif engine == "inductor":
+    import numpy
+    torch._inductor.config.force_disable_caches = True
+    model, arrays = onnx.load(path), numpy.load(path[:-4] + "npz")
+    given = [torch.from_numpy(arrays[x.name]) for x in model.graph.input if x.name in arrays]
+    kept = torch.compile(convert(model).eval(), dynamic=False)
+    with torch.inference_mode():
+        kept(*given)
 else:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(threads)
@@ -86,6 +99,7 @@ class Row:
         ratios: for each peer, the median over rounds of its time over ours; a reason where it has none.
         share: of the peak of multiply-adds.
         read, compile: processor seconds.
+        inductor: those of `torch.compile` and the first call.
         megabytes, ort_megabytes: resident at the peak of compiling, and of making onnxruntime's session.
     """
 
@@ -97,6 +111,7 @@ class Row:
     share: float = 0.0
     read: float = 0.0
     compile: float = 0.0
+    inductor: float = 0.0
     megabytes: float = 0.0
     ort_megabytes: float = 0.0
 
@@ -151,6 +166,7 @@ def measured(case: Case, threads: int, peak: float, given: argparse.Namespace) -
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
+        np.savez(path.with_suffix(".npz"), **inputs)
         work = flops(model, inputs) if case.flops is None else case.flops
         del model
         calls = _calls(row, path, inputs, given)
@@ -158,6 +174,8 @@ def measured(case: Case, threads: int, peak: float, given: argparse.Namespace) -
             row.read, row.compile, row.megabytes = costs("inlay", path, threads)
             if "onnxruntime" in calls:
                 row.ort_megabytes = costs("onnxruntime", path, threads)[2]
+            if "inductor" in calls:
+                row.inductor = costs("inductor", path, threads)[1]
     times = turns(calls, threads, given.rounds, given.seconds)
     ours = times.pop("inlay")
     row.ours, row.share = 1e3 * min(ours), work / min(ours) / (peak * threads)
@@ -211,6 +229,7 @@ def line(row: Row) -> str:
         f"{100 * row.share:.0f}" if row.share else "-",
         f"{row.read:.2f}",
         f"{row.compile:.2f}",
+        f"{row.inductor:.2f}" if row.inductor else "-",
         f"{row.megabytes:.0f}",
         f"{row.ort_megabytes:.0f}",
     ]
@@ -220,7 +239,7 @@ def line(row: Row) -> str:
 def heading(names: Sequence[str]) -> str:
     """Return the first lines of the table."""
     cells = ["network", "threads", "ms", *(f"{n} / inlay" for n in names), "ratio", "best peer", "% peak"]
-    cells += ["read s", "compile s", "MB", "ort MB"]
+    cells += ["read s", "compile s", "inductor s", "MB", "ort MB"]
     return "| " + " | ".join(cells) + " |\n|" + "---|" * len(cells)
 
 
@@ -251,7 +270,7 @@ def machine(peak: float) -> Iterator[str]:
     yield f"* Measured peak of multiply-adds in f32, one thread: {peak / 1e9:.0f} GFLOP/s."
     yield f"* Load while it ran (1, 5, 15 minutes, at the end): {load}."
     found = {"Python": platform.python_version(), "NumPy": np.__version__}
-    for name in ("onnxruntime", "openvino"):
+    for name in ("onnxruntime", "openvino", "torch"):
         try:
             found[name] = __import__(name).__version__.split("-")[0]
         except ImportError:
@@ -295,7 +314,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.15, help="of each engine in each round")
-    parser.add_argument("--peers", nargs="*", default=["onnxruntime", "openvino"])
+    parser.add_argument("--peers", nargs="*", default=["onnxruntime", "openvino", "torch", "inductor"])
     parser.add_argument("--no-costs", action="store_true", help="do not measure compiling")
     parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
     parser.add_argument("--write", type=Path, help="write the page of results to this file")

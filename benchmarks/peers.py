@@ -28,8 +28,10 @@ def onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1)
     return lambda: session.run(None, inputs)
 
 
-def openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
-    """Return a call of OpenVINO in f32, whose results the next call replaces, or why there is none."""
+def openvino(
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1, precision: str = "f32"
+) -> Call | str:
+    """Return a call of OpenVINO, whose results the next call replaces, or why there is none."""
     if importlib.util.find_spec("openvino") is None:
         return "not installed"
     import openvino as ov
@@ -38,7 +40,7 @@ def openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) ->
         settings = {
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": precision,
             "PERFORMANCE_HINT": "LATENCY",
         }
         compiled = ov.Core().compile_model(str(model), "CPU", settings)
@@ -52,3 +54,42 @@ def openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) ->
         return [request.get_output_tensor(i).data for i in range(len(compiled.outputs))]
 
     return call
+
+
+def torch(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
+    """Return a call of the model as a module of PyTorch, operator by operator, or why there is none."""
+    return _module_call(model, inputs, threads, is_compiled=False)
+
+
+def inductor(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
+    """Return a call of the same module behind `torch.compile`, or why there is none. Needs a C++ compiler."""
+    return _module_call(model, inputs, threads, is_compiled=True)
+
+
+def _module_call(
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int, *, is_compiled: bool
+) -> Call | str:
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "onnx2torch")):
+        return "not installed"
+    import onnx
+    import torch
+    from onnx2torch import convert
+
+    torch.set_num_threads(threads)
+    try:
+        loaded = onnx.load(model)
+        module = convert(loaded).eval()
+        # A module takes its inputs by position, in the order of the graph.
+        given = [torch.from_numpy(inputs[x.name]) for x in loaded.graph.input if x.name in inputs]
+        call = torch.compile(module, dynamic=False) if is_compiled else module
+        with torch.inference_mode():
+            call(*given)
+    except Exception as problem:
+        return f"refuses: {str(problem).splitlines()[0][:80]}"
+
+    def run() -> Sequence[np.ndarray]:
+        with torch.inference_mode():
+            found = call(*given)
+        return [x.numpy() for x in (found if isinstance(found, tuple | list) else (found,))]
+
+    return run

@@ -18,6 +18,7 @@ from inlay.accel import api
 from inlay.accel.declare import Format
 from inlay.accel.hooks import HookContext, Loops
 from inlay.accel.pattern import Builder
+from inlay.accel.region import Edge, Region
 from inlay.cli._command import Command
 from inlay.cli.main import commands
 from inlay.ir.op import Effect
@@ -167,7 +168,7 @@ A file holds one class derived from `Accelerator`. Its attributes say what the h
 how to use that. `inlay new accelerator NAME` writes one with every section empty, and a board with the
 device; `src/inlay/accelerators/vanilla.py` is a whole description. `inlay check FILE.py` draws programs that
 each pattern takes and computes them three times: by what they mean, by the loop nest of the instruction, and
-by the driver; it says in which section they part, with the smallest program that shows it.
+by the driver; it says in which section and at which line they part
 
 A board names the file as `loader` of an architecture, by its path beside the board, and its stem as
 `generator`. Files in `src/inlay/accelerators` go by their names alone, those of other packages by an entry
@@ -182,6 +183,28 @@ point of the group `inlay.accelerators` that names the module:
 `inlay explain MODEL --board BOARD.toml` says for every operation that stays elsewhere which pattern was
 nearest and what it lacked. Patterns see programs behind `fold-quantization`: `inlay opt MODEL --passes
 infer-types,to-anf,fold-quantization` prints them. All that a file imports is in `inlay.accel.api`.
+
+## What patterns need not say
+
+Models spell the same thing in many ways; a pattern is written for one.
+
+* Bytes with or without a sign: where the tensors of all patterns of a board's devices have one of `i8` and
+  `u8`, programs compute in that one, and only inputs and results of the other are turned, by the host.
+* A bias: `p.conv2d(x, w) + p.const("b", i32)` takes a product without one, with a bias of 0. An operator
+  that may be missing otherwise is a `p.maybe`.
+* Lines: a convolution [n, c, w] is one of images of one row, in shapes (`m.x.shape`), attributes and operands.
+* Rows: in a product, all axes of `x` but the last are one.
+* Padding by a number is a part of `p.conv2d`, with `pads` and `outside`. Where the match is refused with it,
+  the match without it is offered as well, and the host pads.
+* Sums of two tensors with scales of their own: `p.scaled_sum` is what TFLite models have, `p.weighted_sum`
+  what QDQ models in ONNX become. A pattern for each serves both.
+
+Results are those of the program to the last bit, so a device that rounds in another way takes a layer where no
+sum that can occur is rounded differently, and `inlay explain` names such a sum. Integer multipliers and a
+QDQ model seldom agree: who wants these models has an instruction with `requantize_float`.
+
+Operands of calls are as the program has them: channels before rows and columns. A function that wants them
+last turns them itself, at each call.
 
 ## Which of two forms a device has
 
@@ -260,6 +283,30 @@ several calls have one command with other weights, the encoding is run for each,
 programs alone. Whatever fails while a command is made, the compiler included, is the reason why the operation
 runs elsewhere.
 
+## Whole graphs
+
+Compilers of NPUs take a graph of several layers, and give one program for all of it. Then the class has one
+function under `@region`, and no `@encodes`: it is given matches that lie side by side, one at least, and
+makes one call of them. Patterns and instructions are as before; an instruction is a layer, and says what the
+mock and `inlay check` hold the program against.
+
+    @region
+    def graph(self, r):
+        layers = [
+            (c.name, c.x.command, c.N.value, c.w.values, c.b.values)     # `x.command` computes it; else None
+            for c in r.commands
+        ]
+        made, scratch = vendor.compile(layers, limit=r.free)             # raises where the vendor refuses
+        blob = program(made, open="vendor_load", close="vendor_unload")
+        return call("vendor_run", blob, *r.inputs, *r.outputs, r.scratch(scratch))
+
+What lies between layers is the vendor's affair; `r.scratch(bytes)` is memory that the compiler plans with
+all other, where the program is called. `r.free` says how much that may be, once it is known: None when places
+are chosen, so the function is called several times. Where it fails, what it was given is divided, and the
+halves are tried; `inlay explain` says what was refused and why, and a match that is refused by itself runs
+elsewhere.
+`inlay check` checks each pattern as a graph of one, and graphs of two or three.
+
 ## Drivers
 
 `drivers` is a tuple of one. Which functions are called, and of what form, is the same for all:
@@ -288,8 +335,7 @@ calls from its input and answers on its output, numbers with their lowest byte f
 A device that works in memories of its own reads a stream: `emit = Stream(...)`, and patterns end with
 `p.map(value)`. `src/inlay/accelerators/strawberry.py` is a whole one, `gemmini.py` beside it a published
 device as its documents say it. The file says which memories there are (`Memory`), what copies tiles between
-them and a memory of the board (`Copy`), and how queues wait for each other: by flags of commands (`Token`),
-or by hardware that compares addresses (`Interlock`, without flags and without `emit.nop`). Nothing says which
+them and a memory of the board (`Copy`), and how queues wait for each other (`order`). Nothing says which
 instruction computes what, how large tiles are, when they are copied, where they stand or who waits for whom:
 that follows, and `inlay explain --op conv_integer` shows it.
 
@@ -305,6 +351,35 @@ that follows, and `inlay explain --op conv_integer` shows it.
   (multiplier and shift, with a rounding) and `requantize_float` (a float scale) are what `p.requantize` is
   held against. A rounding that is not the program's is taken where it is shown to agree on the sums that
   can occur.
+* **Order.** A device has one of four ways in which a queue waits for another:
+  * `Token`: flags of commands, counted by the hardware, first in, first out; with `emit.nop` for queues that
+    share none;
+  * `Interlock`: hardware that compares addresses, without a word of it;
+  * `AtMost(queue, most)`, one for each queue that others wait for: a command at which the reader of the
+    stream stops until at most `c.count` commands of the queue are outstanding, as a DMA engine or an NPU with
+    "wait until n are left" has it;
+  * `Events(count)`: numbered registers of one bit, set by `.signal` in one queue and waited for by `.wait` in
+    another, as flags between pipes; `Events(8, load, run)` where they are between two queues alone.
+
+        loads, runs = AtMost(load, 3), AtMost(run, 1)
+        order = (loads, runs)
+
+        @encodes(loads, runs)
+        def wait(self, c):
+            return self.WAIT(op=7, which={"loads": 0, "runs": 1}[c.name], n=c.count)
+
+    or with `events = Events(8)` and `order = (events,)`
+
+        @encodes(events.signal, events.wait)
+        def event(self, c):
+            queue = {"load": 0, "run": 1}[c.queue]
+            return self.EVENT(op=7, queue=queue, waits=c.name == "events.wait", n=c.event)
+
+* **A memory that others use, too.** `act = Memory(64 * KiB, unit=16, of=sram)`, with `sram = Shared()`: a
+  part of a memory of the board, as much of it as is free where a stream is called, 64 KiB at most. So tiles
+  follow `--budget` and the size of that memory; `inlay explain --at conv_integer --budget sram=48KiB` shows
+  them. The first `Shared` of a file is the first memory of the host, in which operands are; the next one is
+  the second memory that the device lists on the board, which the host must list, too.
 * **Words.** `Word(bits, "op:3 flag:1 value:8s")` has its fields from the lowest bit on, little endian;
   all words of a stream have one width. A command may be several words, where strides and the like are
   registers that are set before it: the function returns a tuple of them. A number in units of 16 bytes is a
@@ -315,12 +390,14 @@ that follows, and `inlay explain --op conv_integer` shows it.
   `.stride[axis]` in units of their memory. A copy has `c.chip.at`, `c.dram.at` (units of the memory at its
   other end, from a base that the driver is told), `c.y` rows of `c.x` units that are `c.stride` units apart
   outside and dense inside, and `c.top`, `c.bottom`, `c.left`, `c.right` units of `c.value` around them.
+  A copy between two memories of the device has `c.to.at` in the place of `c.dram.at`: with one, values stay
+  where results are written to another memory than operands are read from.
   Each field is one of these numbers or a constant, for the mock reads words by the same functions.
 * **What cannot be said**, and what to write instead:
   * copies of three dims, or of elements apart: `Copy(..., 2)`; what is beyond two dims becomes several
     commands. Copies of one row: `Copy(..., 1)`, a command for each row, of at most `most` units;
-  * queues that wait for events, or until at most some commands are left: one `Queue` for all, in order,
-    without overlap; or a `Token` each way, which the driver keeps;
+  * queues that wait in several of the four ways: the one that all of them have;
+  * semaphores that count beyond one: `Events`, which are set once and cleared, or `Token`, without numbers;
   * two copies that touch the same memory outside, where hardware that compares addresses does not see it: no
     stream is made in which that happens;
   * what computes while it copies out (a scale on the way to the memory outside): an instruction into a small
@@ -340,7 +417,8 @@ that follows, and `inlay explain --op conv_integer` shows it.
   `parameters` are the values of the `Param`s in the order of the file. `report` is cycles, and where it
   failed the number of the word, an address, the queue. `Mock()` in its place is a device by the file alone:
   it runs the words, and refuses addresses outside of memories, reads of what nobody wrote, and conflicts
-  that nothing orders.
+  that nothing orders. Where memories are a part of one of the board, a `uint8_t *` and an `int64_t` follow
+  for each, in the order of the file: where it begins now, and its bytes.
 * **Time**: `cycles` of an instruction over its dims; of a copy `latency`, and its bytes over a memory
   outside that one copy has at a time. Queues run side by side. `inlay check` compares with the clock of the
   driver.
@@ -361,6 +439,9 @@ def accelerators() -> str:
             if member[0] != "_":
                 lines += _declaration(f"### `{name}.{member}`", method)
     lines += _declaration("## `ctx.loops(f)`, in a hook", Loops)
+    for title, found in (("`r`, in a region", Region), ("`c.x` of `r.commands`", Edge)):
+        lines += _declaration(f"## {title}", found)
+    lines += _declaration("### `r.scratch`", Region.scratch)
     listed = ", ".join(f"`{name}`" for name in formats)
     return "\n".join([*lines, f"Formats: {listed}. Sizes: `KiB`, `MiB`; `MHz` is a million."]) + "\n"
 

@@ -22,8 +22,9 @@ before = Path.cwd()
 os.chdir(temporary.name)
 
 # ---------------------------------------------------------------------- 1. a board
-# The first device is the host, where a program begins and ends. `native` is the processor of this
-# machine. Figures are for predictions: bytes a nanosecond, and what a copy costs before its first byte.
+# The device that addresses the first memory is the host, where a program begins and ends. `native` is the
+# processor of this machine. Figures are for predictions: bytes a nanosecond, and what a copy costs before
+# its first byte.
 
 BOARD = """
 summary = "a processor, and another one behind a copier"

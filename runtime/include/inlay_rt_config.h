@@ -37,9 +37,13 @@
 #define INLAY_CACHE_BYTES ((size_t)256 << 20)
 #endif
 
-/* Calls and backward jumps between two questions to host.poll. */
+/* Calls and backward jumps between two questions to host.poll, and the predicted time of short kernels that
+ * run meanwhile: a deadline is seen not much later than that. */
 #ifndef INLAY_POLL_INTERVAL
 #define INLAY_POLL_INTERVAL 65536
+#endif
+#ifndef INLAY_POLL_NS
+#define INLAY_POLL_NS 500000
 #endif
 
 /* Commands in flight of one call, and dead memory that they may still use: beyond, issuing waits. */

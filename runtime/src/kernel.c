@@ -204,7 +204,11 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     now->ns = cost + INLAY_COMMAND_NS;
     now->parts = is_short || inlay_all_delegated(m) || inlay_leaves_host(kernel) ? 1 : m->config.parts;
     if (now->space) is_short = 0; /* waiting for a device is never short */
-    if (!is_short) INLAY_TRY(inlay_poll(m));
+    m->issuer.unasked += now->ns;
+    if (!is_short || m->issuer.unasked >= INLAY_POLL_NS) {
+        m->issuer.unasked = 0;
+        INLAY_TRY(inlay_poll(m));
+    }
     /* What the outside can see happens in order, and not at all behind a failure. */
     if (kernel->is_ordered) {
         INLAY_TRY(inlay_task_be_first(m));

@@ -76,6 +76,7 @@ typedef struct inlay_issuer {
     int64_t credit;                 /* ns; see lookahead.c */
     uint32_t is_sequential;         /* this call puts nothing off */
     int64_t work;                   /* ns predicted of the kernels of this call */
+    int64_t unasked;                /* ns predicted since host.poll was asked by a kernel */
     uint64_t number;                /* of the next command */
     uint64_t random;
     inlay_failure_t failure;

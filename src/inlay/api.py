@@ -41,7 +41,7 @@ from inlay.pipeline.explain.memory import MemoryExplanation
 from inlay.pipeline.explain.numerics import NumericsExplanation
 from inlay.pipeline.explain.views import Explained, explained
 from inlay.pipeline.externs import rebind, with_externs
-from inlay.pipeline.fixed_dims import with_dims
+from inlay.pipeline.fixed_dims import with_bounds, with_dims
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
 from inlay.placement.explain.reasons import Explanation
@@ -323,8 +323,8 @@ def explain(
         board: the machine, by name, as a file or made in Python; it need not be one that can be
             compiled for.
         view: where operations run (`placement`), what becomes one kernel (`fusion`), how kernels are
-            scheduled (`loops`), where values live (`memory`), or what of a quantized model is computed
-            in integers (`numerics`).
+            scheduled (`loops`), where values live (`memory`), or in what formats products are
+            computed and constants stored (`numerics`).
         at: asks for all of that about the operations of one name, as in pins, instead of a view.
         threads: on how many the program is to run; all processors by default.
         externs: operators of your own.
@@ -345,7 +345,7 @@ def explain(
 
 def _chosen(module: Module, settings: PlaceOptions) -> Module:
     """Return a module with the outputs and the sizes that options choose."""
-    return with_outputs(with_dims(module, settings.dims), settings.outputs)
+    return with_outputs(with_bounds(with_dims(module, settings.dims), settings.bounds), settings.outputs)
 
 
 def _module_of(program: Module | Source, externs: Sequence[Extern], instrument: Instrument) -> Module:

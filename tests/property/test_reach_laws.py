@@ -1,12 +1,15 @@
 """What a device or an engine touches is in a memory that it reaches: drawn programs on drawn boards.
 
 The check knows nothing of the planner: it walks the program that comes out, takes the memory of every
-storage from there, and holds each access against what the board says of the one who makes it.
+storage from there, and holds each access against what the board says of the one who makes it. Boards are of
+two kinds: devices that are only described, with engines and stacks, and devices that there are: accelerators,
+OpenCL, this processor again, in any order.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -25,8 +28,10 @@ from inlay.ops.device import copy_in
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT, InvokeAttrs, StorageAttrs
 from inlay.ops.table import table
 from inlay.pipeline.build_kernels import LoopBody
+from inlay.pipeline.detect import find_usable
 from inlay.pipeline.explain.memory import MemoryExplanation
 from tests.examples import examples
+from tests.property import draw_boards
 
 REFUSALS = {
     "board.invalid",
@@ -109,6 +114,28 @@ def draw_program(rng: random.Random, board: Board) -> str:
     return f'fn main(x: {square}, w: {square}) -> {square} {{\n{body}\n  {result}\n}}\nentry main("x", "w") -> ("y");\n'
 
 
+def draw_integers(rng: random.Random, board: Board) -> str:
+    """Return a program of layers that accelerators take, with what only others run; some are put somewhere."""
+    weights = ", ".join(str(rng.randint(-9, 9)) for _ in range(64))
+    biases = ", ".join(str(rng.randint(-99, 99)) for _ in range(8))
+    inputs, lets = ["x"], []
+    for i in range(rng.randint(2, 5)):
+        x = rng.choice(inputs)
+        lets.append((f"s{i}", f"add(matmul_integer({x}, i8[8, 8]({weights})), i32[8]({biases}))"))
+        lets.append((f"v{i}", f"requantize{{zero=3}}(s{i}, f32(0.01))"))
+        if rng.random() < 0.3:
+            lets.append((f"w{i}", f"add(v{i}, {x})"))
+        inputs.append(lets[-1][0])
+    body = ""
+    for name, call in lets:
+        device, asked = rng.choice(board.devices), rng.random()
+        scope = f"![{rng.choice([*device.memories, 'global'])}]" if asked < 0.05 else ""
+        where = f" @{device.name}{scope}" if asked < 0.12 else ""
+        body += f"  let {name}{where} = {call};\n"
+    head = "fn main(x: Tensor[8, 8, i8]) -> Tensor[8, 8, i8]"
+    return f'{head} {{\n{body}  {inputs[-1]}\n}}\nentry main("x") -> ("y");\n'
+
+
 class Touched:
     """Walks a planned program, and holds every access against the board."""
 
@@ -117,7 +144,7 @@ class Touched:
         self.first = self.board.memories[0].name
         self.memory: dict[Var, str] = {}
         self.writers: dict[Var, set[str]] = {}
-        self.accesses = 0
+        self.accesses: Counter[str] = Counter()
         for plan in found.plans:
             inputs = {
                 m.names[0]: p.memory or self.first
@@ -168,9 +195,9 @@ class Touched:
         tensors = [t for t in call.args[1:-1] if isinstance(t, Var) and t in self.memory]
         attrs = copy_in(body.function) if isinstance(body, LoopBody) else None
         where = [self.memory[t] for t in tensors]
-        self.accesses += len(where)
         if attrs is not None:
             engine = next(e for e in self.board.engines if e.name == attrs.engine)
+            self.accesses[engine.name] += len(where)
             assert set(where) <= set(engine.memories), f"{engine.name} copies from {where[0]} to {where[-1]}"
             hops = [(x.source, x.target, x.engine) for x in self.board.links]
             assert len(where) < 2 or (*where, attrs.engine) in hops, f"{engine.name} copies from {where}"
@@ -181,6 +208,7 @@ class Touched:
             place = place.fields[0]
         device = self.board.host.name if place is None else place.device
         near = self.board.devices_by_name[device].memories
+        self.accesses[device] += len(where)
         outputs = call.args[1:-1][len(call.args) - 2 - writes :]
         for t in tensors:
             assert self.memory[t] in near, f"{device} touches {t.name} in {self.memory[t]}; it reaches {near}"
@@ -191,18 +219,26 @@ class Touched:
                 assert self.memory[t] in seen, f"{device} reads {t.name} of {writer} in {self.memory[t]}"
 
 
-def holds(seed: int) -> int:
-    """Check one drawn case; return the accesses that were looked at."""
+THERE = ("own", "native", "described", "opencl", "opencl")
+
+
+def holds(seed: int, *, there: bool = False) -> Counter[str]:
+    """Check one drawn case; return the accesses that were looked at, by device and engine.
+
+    Args:
+        seed: of the case.
+        there: whether devices are drawn that there are, and not such as are only described.
+    """
     rng = random.Random(seed)
-    text = draw_board(rng)
+    text = draw_boards.draw_board(rng, THERE) if there else draw_board(rng)
     program = ""
     try:
-        board = read_board("drawn", text, place="drawn.toml")
-        program = draw_program(rng, board)
+        board = find_usable(read_board("drawn", text, place="drawn.toml"))
+        program = draw_integers(rng, board) if there and rng.random() < 0.7 else draw_program(rng, board)
         found = explain(infer_types(parse_module(program, table())), board, view="memory")
     except CompileError as failure:
         assert set(failure.ids) <= REFUSALS, f"{failure}\n{text}\n{program}"  # noqa: PT017
-        return 0
+        return Counter()
     try:
         return Touched(found).accesses
     except AssertionError as failure:
@@ -210,7 +246,21 @@ def holds(seed: int) -> int:
 
 
 def test_what_is_touched_is_within_reach():
-    assert sum(holds(seed) for seed in range(examples(40))) > 100
+    assert sum((holds(seed) for seed in range(examples(40))), Counter()).total() > 100
+
+
+def test_what_devices_that_there_are_touch_is_within_reach():
+    found = sum((holds(seed, there=True) for seed in range(examples(20))), Counter())
+    assert found.total() > 50
+    assert found["vanilla0"]
+    assert any(name.startswith("dma_") for name in found)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(st.integers(0, 10**9))
+def test_what_devices_that_there_are_touch_is_within_reach_long(seed):
+    holds(seed, there=True)
 
 
 @pytest.mark.slow

@@ -28,10 +28,11 @@ from inlay.accel.declare import (
     Param,
     PatternDecl,
     Queue,
+    RegionDecl,
     Shared,
     Size,
 )
-from inlay.accel.engines import Copy, Interlock, Stream, Token
+from inlay.accel.engines import AtMost, Copy, Events, Order, Stream, Token
 from inlay.accel.hooks import hook_problems
 from inlay.accel.ignored import ignored
 from inlay.accel.nest import meaning_of
@@ -60,7 +61,7 @@ class Accelerator:
     """
 
     emit: ClassVar[CCalls | Stream] = CCalls()
-    order: ClassVar[tuple[Token | Interlock, ...]] = ()
+    order: ClassVar[tuple[Order, ...]] = ()
     drivers: ClassVar[tuple[Driver, ...]] = (Absent("its description names no driver"),)
     clock: ClassVar[Size] = 10**9
     launch_cycles: ClassVar[Size] = 0
@@ -80,10 +81,13 @@ class Description:
         params, dims, memories, instructions, patterns: its declarations, by name.
         hooks: code that changes programs, by name.
         encoders: how commands are written, by the name of the instruction or copy; of what only orders
-            queues, under the empty name.
+            queues, under the name of the `AtMost`, of `Events` with `.signal` or `.wait` behind it, or
+            under the empty name.
         queues, copies: more of its declarations.
         order: how queues wait for each other.
+        counts, events: those of it that are commands, by name.
         choices: what the compiler picks for a command, by name.
+        region: how several matches are one call, where they are.
     """
 
     cls: type[Accelerator]
@@ -96,18 +100,16 @@ class Description:
     hooks: Mapping[str, HookDecl]
     queues: Mapping[str, Queue]
     copies: Mapping[str, Copy]
-    order: tuple[Token | Interlock, ...]
+    order: tuple[Order, ...]
+    counts: Mapping[str, AtMost]
+    events: Mapping[str, Events]
     choices: Mapping[str, Choice]
+    region: RegionDecl | None
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """The tokens by which queues wait for each other; none where the hardware orders them."""
+        """The tokens by which queues wait for each other; none where they wait in another way."""
         return tuple(x for x in self.order if isinstance(x, Token))
-
-    @property
-    def is_interlocked(self) -> bool:
-        """Whether the hardware orders queues by itself."""
-        return any(isinstance(x, Interlock) for x in self.order)
 
     def architecture(self, said: Mapping[str, str]) -> Architecture:
         """Return the architecture for parameters as a board says them.
@@ -160,6 +162,14 @@ class Architecture:
         whole = (self.number(declared.size).value or 0) // (self.number(declared.unit).value or 1)
         return min(whole, self.rooms.get(memory, whole))
 
+    @property
+    def borrowed(self) -> Mapping[str, int]:
+        """The bytes of memories of the device that are a part of one of the board, by name."""
+        found = {
+            n: m for n, m in self.description.memories.items() if isinstance(m, Memory) and m.of is not None
+        }
+        return {n: self.units(n) * (self.number(m.unit).value or 1) for n, m in found.items()}
+
     def number(self, size: Size, sizes: Mapping[Sym, Int] | None = None) -> Int:
         """Return a size with the values of parameters, and with those of dims, in it."""
         return substitute(to_int(size), {**self.values, **(sizes or {})})
@@ -177,7 +187,10 @@ def describe(cls: type[Accelerator]) -> Description:
         declared[name] = x
     instructions = _of(declared, Instruction)
     copies = _of(declared, Copy)
-    names = {id(x): name for name, x in (*instructions.items(), *copies.items())}
+    counts, events = _of(declared, AtMost), _of(declared, Events)
+    names = {id(x): name for name, x in (*instructions.items(), *copies.items(), *counts.items())}
+    names |= {id(x.signal): f"{name}.signal" for name, x in events.items()}
+    names |= {id(x.wait): f"{name}.wait" for name, x in events.items()}
     encoders = {names.get(id(i), ""): e for e in _of(declared, Encoder).values() for i in e.things}
     made = Description(
         cls,
@@ -191,7 +204,10 @@ def describe(cls: type[Accelerator]) -> Description:
         _of(declared, Queue),
         copies,
         cls.order,
+        counts,
+        events,
         _of(declared, Choice),
+        next(iter(_of(declared, RegionDecl).values()), None),
     )
     findings = Collector()
     for problem, about in (*ignored(cls, declared), *_problems(made)):
@@ -228,10 +244,24 @@ def _problems(d: Description) -> Iterator[tuple[str, object]]:
         if not choice.values or min(choice.values) < 1:
             listed = ", ".join(map(str, choice.values)) or "none"
             yield f"found the values {listed} of '{name}', needed some above 0", None
+    if d.region is not None:
+        yield from ((problem, d.region.write) for problem in _of_region(d))
     for i in d.instructions.values():
-        if i.name not in d.encoders:
+        if i.name not in d.encoders and d.region is None:
             yield f"found no encoding of the instruction '{i.name}', needed one by @encodes", i.meaning
         yield from ((problem, i.meaning) for problem in _of_instruction(d, i))
+
+
+def _of_region(d: Description) -> Iterator[str]:
+    """Yield what a class cannot have beside a function that makes calls of whole regions."""
+    if isinstance(d.cls.emit, Stream):
+        yield "found a region of a device that reads a stream, which has its own larger streams"
+    if d.encoders:
+        listed = ", ".join(map(repr, d.encoders))
+        yield f"found the encoding of {listed} beside a region, which writes all commands"
+    scratch = (x for i in d.instructions.values() for x in i.operands.values() if x.access is Access.SCRATCH)
+    if d.choices or any(scratch):
+        yield "found a Choice or a Temp beside a region, whose scratch memory is r.scratch(bytes)"
 
 
 def _of_calls(d: Description) -> Iterator[tuple[str, object]]:

@@ -33,8 +33,9 @@ from inlay.accel.declare import (
     hook,
     instruction,
     pattern,
+    region,
 )
-from inlay.accel.engines import Copy, Interlock, Pad, Stream, Token, Word
+from inlay.accel.engines import AtMost, Copy, Events, Interlock, Pad, Stream, Token, Word
 from inlay.accel.nest import Local, nest
 from inlay.accel.numbers import maximum, minimum, requantize, requantize_float, rescale, where
 from inlay.arith.dtype import F32, I8, I16, I32, I64, U8
@@ -44,12 +45,14 @@ f32, i8, i16, i32, i64, u8 = map(Format, (F32, I8, I16, I32, I64, U8))
 __all__ = [
     "Absent",
     "Accelerator",
+    "AtMost",
     "CCalls",
     "Choice",
     "Compiler",
     "Copy",
     "Dim",
     "Event",
+    "Events",
     "Format",
     "Imm",
     "In",
@@ -91,6 +94,7 @@ __all__ = [
     "nest",
     "pattern",
     "program",
+    "region",
     "requantize",
     "requantize_float",
     "rescale",

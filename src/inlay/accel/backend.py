@@ -9,48 +9,47 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
-from typing import assert_never
 
 import numpy as np
 
-from inlay.accel.above import Above
 from inlay.accel.accelerator import Accelerator, Architecture, Description, class_of, describe, where
-from inlay.accel.c_arguments import CCalls
+from inlay.accel.borrowed import bytes_of, has_any, memory_of, places, rooms_in, taken
 from inlay.accel.chains import larger
-from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, beside, place_of
+from inlay.accel.declare import Absent, Driver, Mock, beside
+from inlay.accel.driver_calls import call_of, results_of, tensors_of
+from inlay.accel.engines import Stream
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
-from inlay.accel.mock import mock_of
+from inlay.accel.offered import keep_fastest, keep_largest, offered
 from inlay.accel.overlay import Block, Mismatch, blocks
-from inlay.accel.pattern import Applied
+from inlay.accel.pattern import Input, below
+from inlay.accel.region import WholeCall, regions, whole_call
 from inlay.accel.repeat import loops_missed
-from inlay.accel.steps import Room, chosen_for, room_of
+from inlay.accel.steps import choices_said, chosen_for, room_of
 from inlay.accel.stream_rules import checked
 from inlay.accel.tiled import TiledCommand
-from inlay.accel.written import encoded_call, given_to, number_of
 from inlay.analysis.candidates import Candidate, Miss
-from inlay.arith.expr import Int, Sym, to_int
+from inlay.arith.dtype import I8, U8, DType
+from inlay.arith.expr import lit
 from inlay.base.diagnostics import InlayError, InternalError, error
 from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, Needs
 from inlay.codegen.program_hooks import Level, ProgramHook, When
-from inlay.ir.expr import Call, Expr, Function, OpRef, Tuple, Var
+from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Kernel, Workspace
 from inlay.ir.module import Module
-from inlay.ir.types import TensorType
 from inlay.ir.walk import spine
 from inlay.machine.board import Board
-from inlay.machine.device import Arch
-from inlay.runtime.calls import DriverCall, LibraryFunction, opened
-from inlay.runtime.driver_arguments import Tensor
+from inlay.machine.device import Arch, Device
+from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
-from inlay.runtime.streams import StreamCall
+from inlay.runtime.streams import BASE_ALIGN, StreamCall
 
 
 class AcceleratorBackend(Backend):
@@ -59,7 +58,7 @@ class AcceleratorBackend(Backend):
     in_host_memory = True
 
     def __init__(self, name: str, cls: type[Accelerator], folder: Path | None = None) -> None:
-        self.name, self._class, self._folder = name, cls, folder
+        self.name, self.cls, self._folder = name, cls, folder
         self.generators = (name,)
 
     @functools.cached_property
@@ -69,34 +68,75 @@ class AcceleratorBackend(Backend):
         Raises:
             CompileError: all `accel.declaration` at once.
         """
-        return checked(describe(self._class))
+        return checked(describe(self.cls))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one back end of a class in a process)
-    def patterns(self, parameters: tuple[tuple[str, str], ...]) -> Patterns:
-        """Return the patterns of the architecture with some parameters."""
-        return Patterns.of(self.description.architecture(dict(parameters)))
+    def patterns(
+        self, parameters: tuple[tuple[str, str], ...], rooms: tuple[tuple[str, int], ...] = ()
+    ) -> Patterns:
+        """Return the patterns of the architecture with some parameters.
+
+        Args:
+            parameters: as a board says them.
+            rooms: units of memories that streams may use, where that is not all of them.
+        """
+        arch = self.description.architecture(dict(parameters))
+        return Patterns.of(replace(arch, rooms=dict(rooms)) if rooms else arch)
+
+    def _patterns_on(self, board: Board, device: str) -> Patterns:
+        """Return the patterns of a device, whose borrowed memories are no larger than that of the board."""
+        patterns = self.patterns(board.arch_of(device).parameters)
+        memory = memory_of(self.description, board, device)
+        pool = board.memory(memory) if memory else None
+        if pool is None or pool.bytes is None:
+            return patterns
+        return self._patterns_in(patterns, board.arch_of(device), pool.bytes)
+
+    def _patterns_in(self, patterns: Patterns, arch: Arch, free: int) -> Patterns:
+        """Return the patterns where so many bytes are free for borrowed memories."""
+        rooms = rooms_in(patterns.arch, free)
+        whole = {n: patterns.arch.units(n) for n in rooms}
+        return patterns if rooms == whole else self.patterns(arch.parameters, tuple(sorted(rooms.items())))
+
+    def works_in(self, board: Board, device: Device) -> tuple[str, ...]:
+        """Return the memory of the host that has operands, and that of which the device borrows some."""
+        found = super().works_in(board, device)
+        other = memory_of(self.description, board, device.name)
+        return found if not other or other in found else (*found, other)
 
     def unavailable(self, board: Board, device: str) -> str:
         """Return why no commands are made for a device, or nothing."""
         if isinstance(self.driver, Absent):
             return self.driver.why
+        if (
+            has_any(self.description)
+            and memory_of(self.description, board, device) not in board.host.memories
+        ):
+            return "a memory of it is a part of one of the board, which it does not share with the host"
         return super().unavailable(board, device)
 
     def candidates(self, module: Module, board: Board, device: str) -> Sequence[Candidate | Miss]:
         """Return what patterns find, each with its cycles as a cost; and why they do not take the rest."""
-        patterns = self.patterns(board.arch_of(device).parameters)
+        patterns = self._patterns_on(board, device)
         found: list[Candidate | Miss] = []
         repeats = patterns.repeats
         for function in module.functions.values():
             loops = {id(c): why for c, why in loops_missed(function, repeats)} if repeats else {}
             for block in blocks(function.body):
-                found += _offered(patterns, block, device, loops)
+                found += offered(patterns, block, device, loops)
         return found
 
     def most_turns(self, board: Board, device: str) -> int:
         """Return the most steps of a `p.repeat` in a pattern; 0 where there is none."""
         repeats = self.patterns(board.arch_of(device).parameters).repeats
         return max((r.times[1] for r in repeats.values()), default=0)
+
+    def byte_formats(self, arch: Arch) -> frozenset[DType]:
+        """Return the formats of bytes of tensors in patterns."""
+        built = self.patterns(arch.parameters).patterns
+        read = {x for p in built for node in below(p.mapped.result) for x in node.operands}
+        tensors = [x for x in read if isinstance(x, Input) and not x.constant]
+        return frozenset(d for x in tensors for d in x.dtypes or (I8, U8) if d in (I8, U8))
 
     def program_hooks(self, board: Board, device: str) -> Sequence[ProgramHook]:
         """Return the hooks of the description."""
@@ -110,8 +150,8 @@ class AcceleratorBackend(Backend):
                 h.after,
                 h.before,
                 running_hook(h, arch.device),
-                digest_of(self._class, h, board.arch_of(device).parameters),
-                where(self._class, h.run),
+                digest_of(self.cls, h, board.arch_of(device).parameters),
+                where(self.cls, h.run),
                 fault_of,
             )
             for h in self.description.hooks.values()
@@ -120,18 +160,25 @@ class AcceleratorBackend(Backend):
     @property
     def driver(self) -> Driver:
         """Who brings commands to a device; files that lie beside the description by their whole paths."""
-        said = self._class.drivers[0]
+        said = self.cls.drivers[0]
         return said if self._folder is None else beside(said, self._folder)
 
     @property
     def folder(self) -> Path:
         """Where the description is, and what lies beside it."""
-        return self._folder or Path(inspect.getfile(self._class)).parent
+        return self._folder or Path(inspect.getfile(self.cls)).parent
 
     def lower_after(self, arch: Arch) -> Sequence[str]:
         """Return what the description says."""
         del arch
-        return self._class.lower_after
+        return self.cls.lower_after
+
+    def region(self, arch: Arch, kernel: Kernel) -> int:
+        """Return the bytes of what the stream of a kernel works in."""
+        command, _, _ = _of_kernel(self.patterns(arch.parameters), kernel)
+        if not isinstance(command, TiledCommand) or command.made is None:
+            return 0
+        return command.made.scheduled.bytes + BASE_ALIGN
 
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Return what gives the driver its commands: calls, and functions of this process for streams.
@@ -139,254 +186,176 @@ class AcceleratorBackend(Backend):
         Raises:
             CompileError: `accel.no-room` where the scratch memory of a command is not free.
         """
-        patterns, driver, device = self.patterns(job.arch.parameters), self.driver, job.devices[0]
-        memory = job.board.devices_by_name[device].memories[0]
+        driver, device, patterns = self.driver, job.devices[0], self._patterns_on(job.board, job.devices[0])
         calls: dict[str, DriverCall] = {}
         functions: dict[str, Callback] = {}
         streams: dict[str, StreamCall] = {}
         needs: dict[str, Needs] = {}
-        for r in job.requests:
-            kernel = job.kernels[r.name]
-            command, params, results = _of_kernel(patterns, kernel)
-            if isinstance(command, TiledCommand):
-                functions[r.name] = launcher = launching(patterns.arch, driver, device, command, params)
-                known = job.constants(r.name)
+        for kernel in (job.kernels[r.name] for r in job.requests):
+            name, known = kernel.name, job.constants(kernel.name)
+            c = self._chosen(patterns, job, kernel)
+            if isinstance(c.command, TiledCommand):
+                functions[name] = launcher = launching(patterns.arch, driver, device, c.command, c.params)
                 if (saved := launcher.saved(known)) is not None:
-                    streams[r.name] = saved
+                    streams[name] = saved
                 launcher.settle(known)
-                continue
-            command = chosen_for(patterns.arch, command, kernel.name, partial(job.free, kernel.name, memory))
-            dims = [d.sym for d in kernel.type.dims]
-            calls[r.name] = call_of(
-                patterns.arch, driver, device, command, params, results, dims, job.constants(r.name)
-            )
-            needed = room_of(patterns.arch, command).bytes
-            if needed != 0:
-                needs[r.name] = Needs(tuple(dims), Workspace(needed))
+            else:
+                dims = [d.sym for d in kernel.type.dims]
+                calls[name] = call_of(
+                    patterns.arch, driver, device, c.command, c.params, c.results, dims, known, c.whole
+                )
+            if c.needs is not None:
+                needs[name] = c.needs
         return DeviceCode("", functions=functions, calls=calls, streams=streams, needs=needs)
 
+    def needs(self, job: DeviceJob) -> Mapping[str, Needs]:
+        """Return the scratch memory of commands, as `emit` says it.
 
-_Missed = dict[int, tuple[tuple[int, int], Miss]]
-"""The nearest miss of operations, by identity, with how near it is."""
+        Raises:
+            CompileError: `accel.no-room`.
+        """
+        patterns = self._patterns_on(job.board, job.devices[0])
+        if isinstance(self.cls.emit, Stream) and not patterns.arch.borrowed:
+            return {}
+        kernels = (job.kernels[r.name] for r in job.requests)
+        found = {k.name: self._chosen(patterns, job, k).needs for k in kernels}
+        return {name: needed for name, needed in found.items() if needed is not None}
+
+    def _chosen(self, patterns: Patterns, job: DeviceJob, kernel: Kernel) -> _Chosen:
+        """Return the command of a kernel in what is free where it is called, and what it needs of that.
+
+        Raises:
+            CompileError: `accel.no-room`.
+        """
+        arch, (command, params, results) = patterns.arch, _of_kernel(patterns, kernel)
+        dims = tuple(d.sym for d in kernel.type.dims)
+        if isinstance(command, TiledCommand):
+            if not arch.borrowed:
+                return _Chosen(command, params, results)
+            command, params, results, room = self._leased(patterns, job, kernel, (command, params, results))
+            return _Chosen(command, params, results, Needs(dims, room, note=command.note))
+        free = partial(job.free, kernel.name, job.board.devices_by_name[job.devices[0]].memories[0])
+        if arch.description.region is not None and not isinstance(self.driver, Mock):
+            whole = self._whole(
+                arch, command, params, results, kernel.name, free(), job.constants(kernel.name)
+            )
+            size, note = lit(whole.scratch), f"one program of {len(command.steps)} commands"
+            needed = Needs(dims, Workspace(size) if whole.scratch else None, note=note)
+            return _Chosen(command, params, results, needed, whole)
+        command = chosen_for(arch, command, kernel.name, free)
+        size = room_of(arch, command).bytes
+        needed = None if size == 0 else Needs(dims, Workspace(size), note=choices_said(arch, command))
+        return _Chosen(command, params, results, needed)
+
+    def _whole(
+        self,
+        arch: Architecture,
+        command: Command,
+        params: Sequence[Var],
+        results: Sequence[Expr],
+        kernel: str,
+        free: int | None,
+        known: Sequence[Mapping[int, np.ndarray]],
+    ) -> WholeCall:
+        """Return the call of a region.
+
+        Raises:
+            CompileError: `accel.no-room` where what makes it fails, as it may if less is free than it wants;
+                `accel.declaration` where nothing bounds that.
+        """
+        try:
+            return whole_call(arch, command, tensors_of(params, results), known, free)
+        except InlayError:
+            raise
+        except Exception as failure:
+            fault = fault_of(failure)
+            if free is None:
+                raise error(
+                    "accel.declaration", f"making the program of {kernel} failed: {fault}"
+                ) from failure
+            why = f"{free} bytes are free there, and {fault}"
+            raise error("accel.no-room", f"found no room where {kernel} is called: {why}") from failure
+
+    def _leased(
+        self,
+        patterns: Patterns,
+        job: DeviceJob,
+        kernel: Kernel,
+        known: tuple[TiledCommand, Sequence[Var], Sequence[Expr]],
+    ) -> tuple[TiledCommand, Sequence[Var], Sequence[Expr], Workspace]:
+        """Return the stream of a kernel in what is free where it is called, with the scratch memory for that.
+
+        Args:
+            patterns: of the device, with all of its memories.
+            job: says what is free.
+            kernel: which.
+            known: its stream in all of them, its parameters and results.
+
+        Raises:
+            CompileError: `accel.no-room`.
+        """
+        memory = memory_of(self.description, job.board, job.devices[0])
+        free = job.free(kernel.name, memory)
+        needed = _borrowed(patterns.arch, known[0])
+        if free is not None and needed > free:
+            less = self._patterns_in(patterns, job.arch, free)
+            room = f"{free} bytes of '{memory}' are free there"
+            command, params, results = _of_kernel(less, kernel, room)
+            assert isinstance(command, TiledCommand), "it is a stream with more room"
+            known, needed = (command, params, results), _borrowed(patterns.arch, command)
+        return *known, Workspace(lit(needed), memory=memory)
 
 
-def _offered(
-    patterns: Patterns, block: Block, device: str, loops: Mapping[int, str]
-) -> list[Candidate | Miss]:
-    """Return candidates of a block, and for operations that are in none the nearest miss.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    """The command of a kernel.
 
-    Args:
-        patterns: of the architecture.
-        block: of a program.
-        device: that would run them.
-        loops: why operations, by identity, are in no step that is repeated.
+    Attributes:
+        command: what is done.
+        params, results: of the function that it is.
+        needs: scratch memory, if any.
+        whole: the call that a region is; None for commands that are written one by one.
     """
-    found: list[Candidate | Miss] = []
-    missed: _Missed = {}
-    taken: set[int] = set()
-    streams: dict[Var, TiledCommand] = {}
-    for var, call in block.calls.items():
-        for result in patterns.at(var, block):
-            match result:
-                case Mismatch(depth=0):
-                    pass
-                case Mismatch(depth=depth, reason=reason):
-                    _keep(missed, call, (-depth, 1), Miss(call, device, reason, depth))
-                case Command() | TiledCommand():
-                    reasons = result.reasons or _unwritten(patterns.arch, result)
-                    if not reasons:
-                        found.append(_candidate(patterns.arch, result, device))
-                        _keep_fastest(streams, var, result)
-                        taken |= {id(x) for x in result.calls}
-                    why = f"{result.pattern}: {'; '.join(reasons)}"
-                    for x in result.calls:
-                        _keep(
-                            missed,
-                            x,
-                            (-len(result.calls), len(reasons)),
-                            Miss(x, device, why, len(result.calls)),
-                        )
-    wholes = larger(patterns.tiler, block.calls, block.uses, streams)
-    found += [_candidate(patterns.arch, whole, device) for whole in wholes]
-    above = Above(block)
-    for call in block.calls.values():
-        if why := loops.get(id(call)):
-            missed[id(call)] = ((0, 0), Miss(call, device, why))
-        elif id(call) not in missed and (miss := _outside(patterns, call, device, above, missed)) is not None:
-            missed[id(call)] = ((0, 0), miss)
-    return [*found, *(miss for call, (_, miss) in missed.items() if call not in taken)]
+
+    command: Found
+    params: Sequence[Var]
+    results: Sequence[Expr]
+    needs: Needs | None = None
+    whole: WholeCall | None = None
 
 
-def _keep_fastest(streams: dict[Var, TiledCommand], var: Var, result: Found) -> None:
-    """Keep the stream that computes a value in the fewest cycles."""
-    if isinstance(result, TiledCommand) and (var not in streams or result.total < streams[var].total):
-        streams[var] = result
+def _borrowed(arch: Architecture, command: TiledCommand) -> int:
+    """Return the bytes of scratch memory for memories that are a part of one of the board."""
+    assert command.made is not None, "a command that is run has a stream"
+    return bytes_of(places(taken(arch, command.made.scheduled.stream)))
 
 
-def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
-    """Return why a command cannot be written: the encoding fails."""
-    if isinstance(command, TiledCommand):
-        return ()  # its words are a part of it
-    try:
-        for c in command.steps:
-            encoded_call(arch, c)
-    except Exception as failure:  # noqa: BLE001 (code of others: the operation runs elsewhere, with the reason)
-        return (fault_of(failure),)
-    return ()
-
-
-def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: _Missed) -> Miss | None:
-    """Return that an operation is in no pattern, with those that there are; or not in its place in one.
-
-    Of several patterns that one is told of which most of what reads it is as the pattern has it.
-
-    Args:
-        patterns: of the architecture.
-        call: of the operation.
-        device: that does not take it.
-        above: what reads the values of the block.
-        missed: why operations are no results of patterns.
-    """
-    assert isinstance(call.callee, OpRef), "operators are called"
-    name = call.callee.op.name
-    having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
-    if not having:
-        takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
-        return Miss(call, device, f"{name} is in none" + (f" ({takes})" if takes else ""))
-    inner = [p.mapped.result for p in having if isinstance(p.mapped.result, Applied)]
-    found = [
-        (*above.nearest(call, result), p.name, result)
-        for p, result in zip(having, inner, strict=True)
-        if name not in result.operators
-    ]
-    if not found:
-        return None
-    depth, why, last, pattern, result = max(found, key=lambda x: x[0])
-    if not why and id(last) in missed:
-        known = missed[id(last)][1]
-        return Miss(call, device, known.reason, known.depth)
-    why = f": {why}" if why else ""
-    wanted = " or ".join(result.operators)
-    return Miss(call, device, f"{pattern} takes {name} with {wanted} behind it{why}", depth)
-
-
-def _keep(
-    missed: dict[int, tuple[tuple[int, int], Miss]], call: Call, rank: tuple[int, int], m: Miss
-) -> None:
-    """Keep the nearest miss: what agrees most, then the fewest reasons."""
-    if id(call) not in missed or rank < missed[id(call)][0]:
-        missed[id(call)] = (rank, m)
-
-
-def _candidate(arch: Architecture, command: Found, device: str) -> Candidate:
-    note = command.note if isinstance(command, TiledCommand) else ""
-    return Candidate(command.calls, device, command.pattern, _picoseconds(arch, command), note)
-
-
-def _picoseconds(arch: Architecture, command: Found) -> Int:
-    return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
-
-
-def _of_kernel(patterns: Patterns, kernel: Kernel) -> tuple[Found, Sequence[Var], Sequence[Expr]]:
-    """Return the command that the body of a kernel is, its parameters, and what it gives."""
-    function = getattr(kernel.body, "function", None)
-    assert isinstance(function, Function), "a region keeps the operations that it was made of"
-    return _found(patterns, function, kernel.name), function.params, results_of(function)
-
-
-def results_of(function: Function) -> Sequence[Expr]:
-    """Return the values that a function in A-normal form gives, in the order of its results."""
-    lets, tail = spine(function.body)
-    together = next((let.value for let in reversed(lets) if let.var is tail), tail)
-    return together.fields if isinstance(together, Tuple) else (tail,)
-
-
-def running(
-    arch: Architecture,
-    driver: Driver,
-    device: str,
-    command: Found,
-    params: Sequence[Var],
-    results: Sequence[Expr],
-    dims: Sequence[Sym],
-) -> Callback:
-    """Return what makes a driver do a command, in this process; as `call_of`."""
-    if isinstance(command, TiledCommand):
-        return launching(arch, driver, device, command, params)
-    return opened(call_of(arch, driver, device, command, params, results, dims))
-
-
-def call_of(
-    arch: Architecture,
-    driver: Driver,
-    device: str,
-    command: Command,
-    params: Sequence[Var],
-    results: Sequence[Expr],
-    dims: Sequence[Sym],
-    known: Sequence[Mapping[int, np.ndarray]] = (),
-) -> DriverCall:
-    """Return a command as a call of a driver.
-
-    Args:
-        arch: the architecture.
-        driver: whose.
-        device: the name of the device, for messages.
-        command: what is to be done.
-        params: of the function that it is, of which the tensors are those of the kernel.
-        results: of that function, which are the tensors behind those.
-        dims: of the program, in the order in which the kernel is given them.
-        known: for each call of the kernel in the program its operands that are constants, by position.
+def _of_kernel(
+    patterns: Patterns, kernel: Kernel, room: str = ""
+) -> tuple[Found, Sequence[Var], Sequence[Expr]]:
+    """Return the command that the body of a kernel is, its parameters, and what it gives.
 
     Raises:
-        RunError: `run.device-absent` where nothing drives the device.
-        CompileError: `accel.declaration` where the encoding is none.
+        CompileError: `accel.no-room` where there is none, and `room` says that some is missing.
     """
-    places, room = {sym: i for i, sym in enumerate(dims)}, room_of(arch, command)
-    tensors: Sequence[Expr] = (*(p for p in params if isinstance(p.type, TensorType)), *results)
-    made = [
-        _step(arch, driver, device, c, _operands(arch, tensors, c, room, at, places), places, known)
-        for at, c in enumerate(command.steps)
-    ]
-    predicted = number_of(_picoseconds(arch, command), places).value
-    return replace(made[-1], picoseconds=predicted, before=tuple(made[:-1]))
+    function = getattr(kernel.body, "function", None)
+    assert isinstance(function, Function), "a region keeps the operations that it was made of"
+    return _found(patterns, function, kernel.name, room), function.params, results_of(function)
 
 
-def _step(
-    arch: Architecture,
-    driver: Driver,
-    device: str,
-    command: Command,
-    operands: Mapping[str, Tensor | bytes],
-    places: Mapping[Sym, int],
-    known: Sequence[Mapping[int, np.ndarray]],
-) -> DriverCall:
-    """Return one command as a call of a driver, without those before it."""
-    match driver:
-        case Library() | Process() | Socket():
-            emit = type(arch.device).emit
-            assert isinstance(emit, CCalls), "checked with the class"
-            function, args = given_to(arch, command, operands, places, known)
-            target = LibraryFunction(place_of(driver), function, emit.status, emit.faults)
-            return DriverCall(device, target, args)
-        case Mock():
-            code, order, asked = mock_of(arch, command.instruction, command.sizes)
-            numbers = [number_of(to_int(d), places) for d in asked]
-            return DriverCall(device, code, (*(operands[n] for n in order), *numbers))
-        case Absent(why=why):
-            raise error("run.device-absent", f"'{device}' cannot be used: {why}")
-        case _:
-            assert_never(driver)
-
-
-def _found(patterns: Patterns, function: Function, name: str) -> Found:
+def _found(patterns: Patterns, function: Function, name: str, room: str) -> Found:
     lets, _ = spine(function.body)
     last = next(let.var for let in reversed(lets) if _is_operation(let.value))
     members = {id(let.value) for let in lets if _is_operation(let.value)}
     (block,) = blocks(function.body)
+    why = ""
     for command in _all(patterns, block, last):
-        if not command.reasons and {id(c) for c in command.calls} == members:
-            return command
+        if {id(c) for c in command.calls} == members:
+            if not command.reasons:
+                return command
+            why = why or f": {'; '.join(command.reasons)}"
+    if room:
+        raise error("accel.no-room", f"found no room where {name} is called: {room}{why}")
     raise InternalError(f"no pattern of {patterns.arch.description.cls.__name__} is the region {name}")
 
 
@@ -394,49 +363,19 @@ def _all(patterns: Patterns, block: Block, last: Var) -> Iterator[Found]:
     """Yield what computes the last value of a region, then the larger streams of it."""
     yield from (c for c in patterns.at(last, block, outlined=True) if not isinstance(c, Mismatch))
     streams: dict[Var, TiledCommand] = {}
+    single: dict[Var, Command] = {}
     for var in block.calls:
         for c in patterns.at(var, block, outlined=True):
             if not isinstance(c, Mismatch) and not c.reasons:
-                _keep_fastest(streams, var, c)
+                keep_fastest(streams, var, c)
+                keep_largest(single, var, c)
     yield from larger(patterns.tiler, block.calls, block.uses, streams)
+    if patterns.arch.description.region is not None:
+        yield from (c for c, _ in regions(block.calls, block.uses, single, lambda _: ()))
 
 
 def _is_operation(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.callee, OpRef)
-
-
-def _operands(
-    arch: Architecture,
-    tensors: Sequence[Expr],
-    command: Command,
-    room: Room,
-    step: int,
-    places: Mapping[Sym, int],
-) -> dict[str, Tensor | bytes]:
-    """Return which tensor of the kernel each operand is, behind them scratch memory; or bytes.
-
-    Args:
-        arch: the architecture.
-        tensors: of the kernel, what it reads before what it gives.
-        command: one of those that the kernel is.
-        room: scratch memory of all of them.
-        step: which of them it is.
-        places: of the dims of the program among the integers of the kernel.
-    """
-    found: dict[str, Tensor | bytes] = {}
-
-    def scratch(at: Int) -> Tensor:
-        return Tensor(len(tensors), number_of(at, places).value)
-
-    for name, value in command.operands.items():
-        constant = command.constant(name, arch)
-        if constant is not None:
-            found[name] = constant.tobytes()
-        elif value in room.values:
-            found[name] = scratch(room.values[value])
-        else:
-            found[name] = Tensor(next(i for i, t in enumerate(tensors) if t is value))
-    return {**found, **{n: scratch(at) for n, at in room.temps[step].items()}}
 
 
 def backend_in(module: ModuleType) -> AcceleratorBackend:
@@ -460,6 +399,7 @@ def backend_in_file(path: str) -> AcceleratorBackend:
     file = Path(path)
     source = SourceFileLoader(file.stem, path)
     module = module_from_spec(ModuleSpec(file.stem, source, origin=path))
+    module.__file__ = path
     try:
         exec(source.source_to_code(source.get_data(path), path), module.__dict__)
     except InlayError:

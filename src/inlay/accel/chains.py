@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from inlay.accel.tiled import TiledCommand, Tiler
 from inlay.ir.expr import Call, Expr, OpRef, Var
@@ -23,6 +24,28 @@ _MOST_COMMANDS = 8_000
 
 Matches = Mapping[Var, TiledCommand]
 """Matches of a block by the value that each computes, in the order of the program."""
+
+
+class Member(Protocol):
+    """A match that may be one of a set."""
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """The operations that it does."""
+        ...
+
+    @property
+    def operands(self) -> Sequence[Expr]:
+        """The values that it reads, without constants."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """How many commands it has."""
+        ...
+
+
+M = TypeVar("M", bound=Member)
 
 
 def larger(
@@ -43,7 +66,7 @@ def larger(
     in_order = {var: known[var] for var in calls if var in known}
     products = {var: m for var, m in in_order.items() if m.stages[0].product is not None}
     seen: set[tuple[int, ...]] = set()
-    for chain in (*_chains(in_order, uses), *_chains(products, uses)):
+    for chain in (*chains(in_order, uses), *chains(products, uses)):
         mine = tuple(map(id, chain))
         found = tiler.merge(chain) if mine not in seen else None
         seen.add(mine)
@@ -88,7 +111,7 @@ def _transpose_of(call: Call) -> tuple[int, ...] | None:
     return tuple(attrs.perm)
 
 
-def _chains(matches: Matches, uses: Mapping[Var, int]) -> Iterator[Sequence[TiledCommand]]:
+def chains(matches: Mapping[Var, M], uses: Mapping[Var, int]) -> Iterator[Sequence[M]]:
     """Yield sets of two matches or more, as large as they can be, in the order of the program."""
     taken: set[Var] = set()
     for last in reversed(list(matches)):
@@ -100,7 +123,7 @@ def _chains(matches: Matches, uses: Mapping[Var, int]) -> Iterator[Sequence[Tile
             yield [m for var, m in matches.items() if var in inside]
 
 
-def _grown(last: Var, matches: Matches, uses: Mapping[Var, int], taken: set[Var]) -> set[Var]:
+def _grown(last: Var, matches: Mapping[Var, M], uses: Mapping[Var, int], taken: set[Var]) -> set[Var]:
     """Return a match and all before it that only those are there for."""
     inside: set[Var] = set()
     read: Counter[Expr] = Counter()

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SHARED = ""
+"""The memory of the board, in spans: bytes from the base of the region."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:

@@ -151,7 +151,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """A memory of the board that the device reaches: the first that it lists there.
+    """A memory of the board that the device reaches: the first that it lists there, the next one the second.
 
     Attributes:
         doc: what it is for.
@@ -169,10 +169,13 @@ class Memory:
     Attributes:
         size: bytes.
         unit: bytes between two addresses.
+        of: the memory of the board that it is a part of, where the host and others use that, too: then a
+            stream has as much of it as is free where its kernel is called, `size` at most, and tiles follow.
     """
 
     size: Size
     unit: Size
+    of: Shared | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,7 +294,10 @@ def instruction(
         operands: `In`, `Out`, `Temp` and `Imm`, by name: the arguments of the function.
     """
     tensors = {n: x for n, x in operands.items() if isinstance(x, Operand)}
-    numbers = {n: x for n, x in operands.items() if isinstance(x, Imm)}
+    numbers: dict[str, Imm] = {}
+    for n, x in operands.items():
+        if isinstance(x, Imm):  # one that is said for two names is two numbers with the same limits
+            numbers[n] = Imm(x.low, x.high) if any(x is y for y in numbers.values()) else x
 
     def made(meaning: Callable[..., None]) -> Instruction:
         return Instruction(meaning.__name__, queue, tensors, numbers, to_int(cycles), meaning, tuple(needs))
@@ -370,6 +376,24 @@ def encodes(*things: object) -> Callable[..., Encoder]:
         return Encoder(things, write)
 
     return made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionDecl:
+    """How matches that lie side by side are one call: a function of the device and of a `Region`."""
+
+    name: str
+    write: Callable[..., Any]
+
+
+def region(write: Callable[..., Any]) -> RegionDecl:
+    """Declare that matches which lie side by side become one call, for compilers that take graphs.
+
+    The function under it is given them as `r`, and returns a `call`, as a rule of a `program`. Where it
+    fails, fewer matches are tried, and what is left runs elsewhere with that reason. A class that has one has
+    no `@encodes`.
+    """
+    return RegionDecl(write.__name__, write)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,11 @@ from typing import Any, cast
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Ordered, Place, Planned
+from inlay.accel.counts import READER
 from inlay.accel.declare import Dim, Encoder
 from inlay.accel.engines import Stream, Word, Written, joined
 from inlay.accel.stages import Untiled
+from inlay.accel.waits import registers
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.base.diagnostics import error
 
@@ -42,10 +44,21 @@ def encoded(arch: Architecture, commands: Sequence[Ordered]) -> bytes:
     return bytes(made + bits(stream_of(arch).end))
 
 
+def command_at(arch: Architecture, commands: Sequence[Ordered], word: int) -> str:
+    """Return the name and the numbers of the command that a word of a stream is of; empty for none."""
+    width, at = len(bits(stream_of(arch).end)), 0
+    for x in commands:
+        at += len(bits(_written(arch, x.command, _flags(arch, x)))) // width
+        if word < at:
+            said = ", ".join(f"{name} = {n}" for name, n in numbers_of(x.command).items())
+            return f"{x.command.name or 'a wait'} with {said}" if said else x.command.name or "a wait"
+    return ""
+
+
 def _flags(arch: Architecture, x: Ordered) -> dict[str, Int]:
     order = arch.description.tokens
     flags = dict.fromkeys((name for t in order for name in (t.push, t.pop)), lit(0))
-    if not order:  # the hardware waits by itself
+    if not order:  # no flags say who waits
         return flags
     flags |= {order[t].pop: lit(1) for t in x.pops} | {order[t].push: lit(1) for t in x.pushes}
     return flags
@@ -79,7 +92,9 @@ class Shown:
             stride = tuple(numbers[f"{name} stride {axis}"] for axis in range(len(place.stride)))
             self._said[name] = SimpleNamespace(at=numbers[f"{name} at"], stride=stride)
         if c.name in arch.description.copies:
-            self._said["dram"] = SimpleNamespace(at=numbers["dram"])
+            end = "to" if arch.description.copies[c.name].is_inside else "dram"
+            self._said.pop("dram", None)
+            self._said[end] = SimpleNamespace(at=numbers["dram"])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._said:
@@ -154,6 +169,11 @@ def _kinds(arch: Architecture) -> list[Planned]:
         made.append(Planned(name, queues[id(copy.queue)], dict.fromkeys(COPY_NUMBERS, 0), {"chip": Place(0)}))
     if "" in d.encoders:
         made += [Planned("", name) for name in d.queues]
+    made += [Planned(name, READER, {"count": 0}) for name in d.counts]
+    for name, x in d.events.items():
+        ends = [(queue, "signal") for queue, q in d.queues.items() if x.source in (None, q)]
+        ends += [(queue, "wait") for queue, q in d.queues.items() if x.target in (None, q)]
+        made += [Planned(f"{name}.{does}", queue, {"event": 0}) for queue, does in ends]
     return made
 
 
@@ -205,7 +225,12 @@ def decoded(arch: Architecture, stream: bytes) -> list[Ordered]:
         names = {id(q): n for n, q in arch.description.queues.items()}
         pops = tuple(i for i, t in enumerate(order) if t.pop in flags and names[id(t.target)] == queue)
         pushes = tuple(i for i, t in enumerate(order) if t.push in flags and names[id(t.source)] == queue)
+        if "event" in read:
+            pops, pushes = _of_event(arch, form.like.name, read["event"])
         numbers = {name: read.get(name, 0) for name in form.like.numbers}
+        copy = arch.description.copies.get(form.like.name)
+        if copy is not None and copy.pad is not None and "value" not in form.said.values():
+            numbers["value"] = copy.pad.ends[0]
         if "y" in numbers and "y" not in form.said.values():  # one row, unless nothing is read
             numbers["y"] = min(1, numbers["x"])
         places = {
@@ -217,6 +242,15 @@ def decoded(arch: Architecture, stream: bytes) -> list[Ordered]:
         }
         made.append(Ordered(Planned(form.like.name, queue, numbers, places), pops, pushes))
     raise error("accel.declaration", "found a stream that does not end")
+
+
+def _of_event(arch: Architecture, name: str, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return which register a command waits for and which it sets."""
+    events, _, does = name.partition(".")
+    found = [i for i, r in enumerate(registers(arch.description)) if (r.events, r.number) == (events, number)]
+    if not found:
+        raise error("accel.declaration", f"found the event {number} of '{events}', which it does not have")
+    return (tuple(found), ()) if does == "wait" else ((), tuple(found))
 
 
 def _read(form: Form, raw: bytes) -> dict[str, int] | None:

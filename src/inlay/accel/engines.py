@@ -1,4 +1,4 @@
-"""Declarations of what moves and orders commands: copy engines, tokens between queues, words of a stream."""
+"""Declarations of what moves and orders commands: copy engines, how queues wait, words of a stream."""
 
 from __future__ import annotations
 
@@ -16,19 +16,27 @@ class Pad:
 
     Attributes:
         most: units on each side of its last two axes.
-        value: of every element there.
+        value: of every element there: what a command says, or a number where it always is that one.
     """
 
     most: int
-    value: Imm
+    value: Imm | int
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the greatest number."""
+        return (self.value, self.value) if isinstance(self.value, int) else (self.value.low, self.value.high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
     """A path of a copy engine: rows of units, any distance apart in the board's memory, dense in the device.
 
+    Between two memories of the device rows are dense in the source, any distance apart in the target. So a
+    value stays in the device where its instruction writes another memory than those that read it.
+
     Attributes:
-        source, target: one memory of the board and one of the device.
+        source, target: one memory of the board and one of the device, or two of the device.
         queue: where its commands wait.
         dims: 1 for one row, 2 for several.
         pad: what it can put around a tile.
@@ -49,15 +57,20 @@ class Copy:
 
     @property
     def chip(self) -> Memory:
-        """The memory of the device."""
-        private = self.target if isinstance(self.target, Memory) else self.source
+        """The memory of the device in which rows are dense."""
+        private = self.source if isinstance(self.source, Memory) else self.target
         assert isinstance(private, Memory), "checked with the class"
         return private
 
     @property
     def into_chip(self) -> bool:
         """Whether it brings something into the device."""
-        return isinstance(self.target, Memory)
+        return isinstance(self.target, Memory) and not self.is_inside
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it moves something between two memories of the device."""
+        return isinstance(self.target, Memory) and isinstance(self.source, Memory)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,8 +106,50 @@ class Interlock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AtMost:
+    """A command that waits until at most some commands of a queue are outstanding: given, and not ended.
+
+    The stream is read no further until then, so all that stands behind it waits, whatever its queue. It is
+    an attribute of the class, and has an encoding: `c.count` is how many may be outstanding.
+
+    Attributes:
+        queue: whose commands are counted.
+        most: the largest count that can be said; with 0 it waits for all of them.
+    """
+
+    queue: Queue
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventCommand:
+    """What sets an event, or waits for one."""
+
+
+class Events:
+    """Numbered registers of one bit: a command sets one, and another one waits for it and clears it.
+
+    `signal` sets the event `c.event` when all before it in its queue have ended; behind `wait` its queue goes
+    on when the event is set, and clears it. Both have an encoding, with `c.queue` and `c.event`. Which number
+    is used when, and when it is free again, is the compiler's.
+
+    Args:
+        count: how many there are.
+        source, target: queues, where these registers are between two of them alone.
+    """
+
+    def __init__(self, count: int, source: Queue | None = None, target: Queue | None = None) -> None:
+        self.count, self.source, self.target = count, source, target
+        self.signal, self.wait = EventCommand(), EventCommand()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Nop:
     """A command that does nothing but wait and push: it orders queues that share no token."""
+
+
+Order = Token | Interlock | AtMost | Events
+"""How queues wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from inlay.accel.unify import Meaning, Unified, unify
 from inlay.arith.expr import Sym, lit, symbols
 
 MOST_WAYS = 4
+UNFINISHED = "no instruction computes what is done to each element"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,10 @@ def groups(
     launches = tuple(x for x in found.loops if x.extent.value is None)
     if any(x is not found.loops[0] for x in launches):
         raise Untiled(f"an axis of {launches[-1].extent}: streams have numbers")
-    ways = [_ways(arch, stage, meanings, found)[:most] for stage in found.stages]
+    ways = [_ways(arch, stage, meanings, found) for stage in found.stages]
     failures: dict[str, None] = {}
     any_group = False
-    for chosen in sorted(itertools.product(*ways), key=lambda c: sum(_cycles(arch, u) for u, _ in c)):
+    for chosen in sorted(_together(ways, most), key=lambda c: sum(_cycles(arch, u) for u, _ in c)):
         try:
             group = _group(arch, chosen, launches)
         except Untiled as failure:
@@ -128,6 +129,24 @@ def groups(
 _Way = tuple[Unified, Unified | None]
 
 
+def _together(ways: Sequence[Sequence[_Way]], most: int) -> Iterator[tuple[_Way, ...]]:
+    """Yield ways of all stages: the fastest of the first, each with the fastest that divide the same blocks.
+
+    What is done to each element can be done along any axis where all its constants are one number, and the
+    fastest of all may be none along which sums stand.
+    """
+    first, *rest = ways
+    for way in first[:most]:
+        blocks = block_lanes(way[0])
+        fitting = ([w for w in x if _divides_alike(w[0], blocks)] or x for x in rest)
+        yield from itertools.product([way], *(x[:most] for x in fitting))
+
+
+def _divides_alike(u: Unified, blocks: Mapping[Sym, int]) -> bool:
+    mine = block_lanes(u)
+    return all(mine.get(x.sym, 1) == blocks.get(x.sym, 1) for x in u.stage.loops)
+
+
 def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: Stages) -> list[_Way]:
     """Return the instructions that compute a stage, fastest first."""
     ways: list[_Way] = []
@@ -136,8 +155,10 @@ def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: 
         if clear is not None or not stage.is_sum:
             ways.append((u, clear))
     if not ways:
-        kind = "a sum of products" if stage.is_sum else "what is done to each element"
-        raise Untiled(f"no instruction computes {kind}: {found.told(stage)}")
+        if not stage.is_sum:
+            raise Untiled(f"{UNFINISHED}: {found.told(stage)}")
+        each = "" if any(x.name == "ic" for x in stage.loops) else " of each channel by itself"
+        raise Untiled(f"no instruction computes a sum of products{each}: {found.told(stage)}")
     ways.sort(key=lambda way: _cycles(arch, way[0]))
     return ways
 
@@ -261,7 +282,8 @@ def _copy(arch: Architecture, x: Laid) -> str:
     """Return the name of the copy that brings an operand in or out."""
     into = x.access is Access.READ
     for name, copy in arch.description.copies.items():
-        if arch.description.memories[x.memory] is copy.chip and copy.into_chip is into:
+        is_its = arch.description.memories[x.memory] is copy.chip and not copy.is_inside
+        if is_its and copy.into_chip is into:
             return name
     raise Untiled(f"no copy brings anything {'to' if into else 'from'} {x.memory}")
 

@@ -6,11 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from inlay.accel.c_arguments import CCalls
-from inlay.accel.declare import Absent, Encoder, Instruction, Library, Memory, Mock, Process, Socket
-from inlay.accel.engines import Copy, Interlock, Stream, Token
+from inlay.accel.declare import (
+    Absent,
+    Encoder,
+    Instruction,
+    Library,
+    Memory,
+    Mock,
+    Process,
+    RegionDecl,
+    Socket,
+)
+from inlay.accel.engines import AtMost, Copy, Events, Interlock, Stream, Token
 from inlay.arith.expr import Int
 from inlay.runtime.driver_arguments import C_TYPES
 
+_ORDER = (Token, Interlock, AtMost, Events)
 _DRIVERS = (Library, Process, Socket, Mock, Absent)
 
 
@@ -23,14 +34,18 @@ def ignored(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object
     """
     yield from ((problem, None) for problem in _of_drivers(cls.drivers))
     order = cast("tuple[object, ...]", cls.order)
-    if not isinstance(cls.order, tuple) or not all(isinstance(x, Token | Interlock) for x in order):
-        yield "found an order that is no tuple of Token(...), or of one Interlock(...)", None
+    if not isinstance(cls.order, tuple) or not all(isinstance(x, _ORDER) for x in order):
+        ways = "of Token(...), of AtMost(...), of Events(...), or of one Interlock(...)"
+        yield f"found an order that is no tuple {ways}", None
         return
     yield from ((problem, None) for problem in _misnamed(cls, declared))
+    if len(found := [name for name, x in declared.items() if isinstance(x, RegionDecl)]) > 1:
+        yield f"found the regions {', '.join(found)}, needed one: it writes all commands", None
     for name in ("clock", "launch_cycles"):
         if not isinstance(getattr(cls, name), int | Int):
             yield f"found {name} = {getattr(cls, name)!r}, needed an integer", None
-    things: list[object] = [x for x in declared.values() if isinstance(x, Instruction | Copy)]
+    things: list[object] = [x for x in declared.values() if isinstance(x, Instruction | Copy | AtMost)]
+    things += [c for x in declared.values() if isinstance(x, Events) for c in (x.signal, x.wait)]
     if isinstance(cls.emit, Stream):
         things.append(cls.emit.nop)
     elif isinstance(cls.emit, CCalls):
@@ -57,8 +72,8 @@ def _misnamed(cls: Any, declared: Mapping[str, Any]) -> Iterator[str]:
             yield f"found a driver as '{name}', needed it in `drivers`"
         elif isinstance(x, CCalls | Stream) and name != "emit":
             yield f"found what commands are as '{name}', needed it as `emit`"
-        elif isinstance(x, Token | Interlock) and not any(x is t for t in cls.order):
-            yield f"found the {type(x).__name__.lower()} '{name}', which is not in `order`"
+        elif isinstance(x, _ORDER) and not any(x is t for t in cls.order):
+            yield f"found the {type(x).__name__} '{name}', which is not in `order`"
 
 
 def _of_calls(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -11,27 +11,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from inlay.accel.backend import AcceleratorBackend, results_of, running
+from inlay.accel.backend import AcceleratorBackend
+from inlay.accel.borrowed import bytes_of, places, taken
 from inlay.accel.c_arguments import CCalls
 from inlay.accel.declare import Absent, Driver, Mock
+from inlay.accel.driver_calls import results_of, running, scratch_bytes
 from inlay.accel.engines import Stream
 from inlay.accel.kit_header import compiler, header_fault
 from inlay.accel.kit_order import waits
+from inlay.accel.kit_places import place_of
 from inlay.accel.kit_sequences import merged, stays
 from inlay.accel.kit_streams import is_near, last_units, own_cycles
 from inlay.accel.launch import Launcher
 from inlay.accel.match import Command, Found, fault_of
+from inlay.accel.offered import joined, unwritten
 from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.pattern import Pattern
-from inlay.accel.samples import Sample, samples, sequences
-from inlay.accel.steps import room_of
+from inlay.accel.samples import Sample, call_sequences, samples, sequences
 from inlay.accel.tiled import Made, TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
+from inlay.base.span import NO_SPAN
 from inlay.interp.tensor import evaluate as evaluate_module
 from inlay.ir.expr import Call, Function
 from inlay.ir.op import Op
@@ -50,6 +55,8 @@ _CLOSE = 1e-4
 do not say in what order they sum. What a driver gives is compared with that meaning bit for bit."""
 SEQUENCES = "streams of several matches"
 """The section of what is right by itself, and wrong behind each other."""
+REGIONS = "regions of several matches"
+"""The section of what is right by itself, and wrong as one program."""
 _FEWER = 5
 """Trials of a pattern for each program of several."""
 _ORDERED = 2
@@ -66,6 +73,7 @@ class Checked:
         trials: how often.
         failure: what went wrong; empty where nothing did.
         program: the smallest that shows it.
+        at: file and line to look at first, where something went wrong.
     """
 
     section: str
@@ -73,9 +81,19 @@ class Checked:
     trials: int
     failure: str = ""
     program: str = ""
+    at: str = ""
 
 
 def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked | str]:
+    """As `_checks`, with places in the file where something went wrong."""
+    for found in _checks(backend, trials, seed):
+        if isinstance(found, Checked) and found.failure and not found.at:
+            yield replace(found, at=place_of(backend.cls, found.section, found.failure))
+        else:
+            yield found
+
+
+def _checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked | str]:
     """Check a description and its driver, step by step; yield the name of a step before it begins.
 
     Args:
@@ -86,7 +104,9 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
     try:
         patterns = backend.patterns(())
     except InlayError as failure:
-        yield Checked("declarations", "the class", 1, "; ".join(d.message for d in failure.diagnostics))
+        said = "; ".join(d.message for d in failure.diagnostics)
+        first = next((str(d.span) for d in failure.diagnostics if d.span != NO_SPAN), "")
+        yield Checked("declarations", "the class", 1, said, at=Path(first).name)
         return
     d = backend.description
     yield Checked("declarations", f"{len(d.instructions)} instructions, {len(d.patterns)} patterns", 1)
@@ -104,6 +124,9 @@ def checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Chec
             yield check_sequences(backend, -(-trials // _FEWER), seed)
         yield "instructions"
         yield from _unused(backend, trials, seed)
+    elif d.region is not None and patterns.patterns and is_right:
+        yield REGIONS
+        yield check_regions(backend, -(-trials // _FEWER), seed)
 
 
 def check_sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
@@ -127,6 +150,33 @@ def check_sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Chec
         return Checked(SEQUENCES, "no pattern computes an operand of another", 0)
     what = f"{taken} of {drawn} are one stream, and right; values stay in {kept} of {streams} streams of them"
     return Checked(SEQUENCES, what, taken)
+
+
+def check_regions(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
+    """Check programs of several matches, each of which is right by itself."""
+    patterns, declared, taken, drawn = backend.patterns(()), backend.description.region, 0, 0
+    refused: dict[str, None] = {}
+    for sample in islice(call_sequences(patterns.arch, patterns.patterns, seed), trials * _DRAWN):
+        drawn += 1
+        (block,) = blocks(sample.module.functions["main"].body)
+        command = next((c for c in joined(patterns, block) if len(c.calls) == len(block.calls)), None)
+        if command is None:
+            continue
+        if why := unwritten(patterns.arch, command):
+            refused.update(dict.fromkeys(why))
+            continue
+        taken += 1
+        _, wrong = _compare(backend, REGIONS, sample, command)
+        if wrong:
+            assert declared is not None, "asked where there is one"
+            section = f"region {declared.name}, or the driver"
+            return Checked(section, "programs of two or three matches", taken, wrong, sample.text)
+        if taken == trials:
+            break
+    if not taken:
+        why = f": {'; '.join(list(refused)[:2])}" if refused else ""
+        return Checked(REGIONS, f"none of {drawn} programs of several matches is one{why}", 0)
+    return Checked(REGIONS, f"{taken} of {drawn} programs are one, and right", taken)
 
 
 def _unused(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked]:
@@ -159,8 +209,9 @@ def _pattern(backend: AcceleratorBackend, p: Pattern, trials: int, seed: int) ->
             continue
         taken += 1
         section, message = _of_header(backend, found) if taken == 1 else ("", "")
-        if not message:
-            section, message = _compare(backend, f"pattern {p.name}", sample, found)
+        if message:  # what the driver makes of other arguments than it wants says nothing
+            return Checked(section, f"programs of {p.name}", taken, message, sample.text)
+        section, message = _compare(backend, f"pattern {p.name}", sample, found)
         if isinstance(found, TiledCommand) and taken <= _ORDERED and (not message or section == COST):
             section, message = _of_stream(backend, sample, found, (section, message))
         if message:
@@ -312,8 +363,11 @@ def _run(
         inside.append(around[-1][GUARD : GUARD + count].reshape(shape))
     before = [x.copy() for x in sample.inputs]
     arrays = [*sample.inputs, *inside]
-    if isinstance(command, Command) and (scratch := room_of(arch, command).bytes) != 0:
-        arrays.append(np.empty(evaluate(scratch, {}), np.uint8))
+    if isinstance(command, Command):
+        scratch = scratch_bytes(arch, driver, command, main.params, results)
+        arrays += [np.empty(evaluate(scratch, {}), np.uint8)] if scratch != 0 else []
+    if isinstance(command, TiledCommand) and command.made is not None and arch.borrowed:
+        arrays.append(np.empty(bytes_of(places(taken(arch, command.made.scheduled.stream))), np.uint8))
     runs = running(arch, driver, backend.name, command, main.params, results, ())
     runs(arrays, [])
     touched = any((x[:GUARD] != 0x55).any() or (x[-GUARD:] != 0x55).any() for x in around)

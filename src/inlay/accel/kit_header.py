@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.c_arguments import Address, CArgument, CCalls, CStruct, Opaque
+from inlay.accel.c_arguments import Address, CArgument, CCall, CCalls, CStruct, Opaque
 from inlay.accel.declare import Typed
 from inlay.accel.match import Command
+from inlay.accel.region import SCRATCH, whole_call
 from inlay.accel.written import encoded_call
-from inlay.arith.dtype import DType
+from inlay.arith.dtype import U8, DType
 from inlay.arith.expr import Int
 from inlay.runtime.driver_arguments import C_TYPES
 
@@ -50,7 +51,7 @@ def header_fault(arch: Architecture, command: Command, folder: Path) -> str:
     emit, cc = type(arch.device).emit, compiler()
     if not isinstance(emit, CCalls) or not emit.header or cc is None:
         return ""
-    text = "".join(f"{line}\n" for c in command.steps for line in _lines(arch, c, emit))
+    text = "".join(f"{line}\n" for call in _calls(arch, command) for line in _lines(*call, emit))
     done = subprocess.run(
         [cc, *_FLAGS, f"-I{folder}"], input=text, capture_output=True, text=True, check=False
     )
@@ -58,9 +59,20 @@ def header_fault(arch: Architecture, command: Command, folder: Path) -> str:
     return f"{emit.header} declares something else: {errors[0].partition('error: ')[2]}" if errors else ""
 
 
-def _lines(arch: Architecture, c: Command, emit: CCalls) -> Iterator[str]:
-    written = encoded_call(arch, c)
-    formats = {n: x.dtype for n, x in c.instruction.operands.items()}
+def _calls(arch: Architecture, command: Command) -> Iterator[tuple[str, CCall, dict[str, DType]]]:
+    """Yield the calls that a command is, with a name for each and the formats of what addresses are of."""
+    declared = arch.description.region
+    if declared is None:
+        for c in command.steps:
+            formats = {n: x.dtype for n, x in c.instruction.operands.items()}
+            yield c.instruction.name, encoded_call(arch, c), formats
+        return
+    whole = whole_call(arch, command)
+    for written in whole.variants.values():
+        yield declared.name, written, {**whole.formats, SCRATCH: U8}
+
+
+def _lines(name: str, written: CCall, formats: dict[str, DType], emit: CCalls) -> Iterator[str]:
     yield "#include <stddef.h>"
     yield "#include <stdint.h>"
     yield f'#include "{emit.header}"'
@@ -69,7 +81,7 @@ def _lines(arch: Architecture, c: Command, emit: CCalls) -> Iterator[str]:
     types = [_type(a, formats) for a in written.args]
     taken = ", ".join(f"{t} a{i}" for i, t in enumerate(types))
     given = ", ".join(f"a{i}" for i in range(len(types)))
-    yield f"void check_{c.instruction.name}({taken or 'void'}) {{"
+    yield f"void check_{name}({taken or 'void'}) {{"
     if emit.status:
         size = ctypes.sizeof(C_TYPES[emit.status])
         why = f'"{written.function} returns another type than {emit.status}"'

@@ -15,9 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Planned
+from inlay.accel.commands import SHARED, Planned
 from inlay.accel.encode import encoded
-from inlay.accel.plan import SHARED, plan
+from inlay.accel.plan import plan
 from inlay.accel.stages import Untiled
 from inlay.accel.tile import of_part
 from inlay.accel.tiled import Made, TiledCommand

@@ -9,6 +9,7 @@ nothing is compared behind the first.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from typing import assert_never
 import numpy as np
 
 from inlay.accel.accelerator import Accelerator, Architecture
+from inlay.accel.borrowed import places, taken
 from inlay.accel.declare import Absent, Driver, Library, Mock, Process, Socket, place_of
-from inlay.accel.encode import stream_of
+from inlay.accel.encode import command_at, stream_of
 from inlay.accel.group import Tensor
 from inlay.accel.layout import blocks_of, packed, unpacked
 from inlay.accel.stages import Value
@@ -30,7 +32,7 @@ from inlay.ir.expr import Const, Expr, Var
 from inlay.ir.types import TensorType
 from inlay.runtime.driver_arguments import digest_of
 from inlay.runtime.driver_places import Place, starting
-from inlay.runtime.streams import Part, StreamCall, region_of, run_words
+from inlay.runtime.streams import Part, StreamCall, region_of, rooms_in, run_words
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class _Region:
     bytes: np.ndarray
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Launcher:
     """What runs a stream.
 
@@ -75,14 +77,16 @@ class Launcher:
         del ints
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
-        result = arrays[-1]
+        sizes = self._places
+        at = len(arrays) - (2 if sizes else 1)
+        result, rooms = arrays[at], rooms_in(arrays, result_at=at, rooms=sizes)
         launches = range(result.shape[0]) if scheduled.launches else (None,)
         with self._lock:
             region = self._region(arrays)
             self.cycles = 0
             for index in launches:
                 self._fill(region, arrays, index)
-                self.cycles += self._run(region.bytes)
+                self.cycles += self._run(region.bytes, rooms)
                 tensor = scheduled.result
                 target = result if index is None else result[index]
                 if result.size:
@@ -92,13 +96,20 @@ class Launcher:
         """Return what a call is predicted to take: the cycles that placement was told, for these images."""
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
-        images = arrays[-1].shape[0] if scheduled.launches else 1
+        result = arrays[-2 if self.arch.borrowed else -1]
+        images = result.shape[0] if scheduled.launches else 1
         launch = evaluate(self.arch.number(self._kind.launch_cycles), {})
         return self._ns(images * (launch + scheduled.timing.total))
 
     def clock_ns(self) -> float:
         """Return what the last call took by the clock of the device, without what a launch adds."""
         return self._ns(self.cycles)
+
+    @functools.cached_property
+    def _places(self) -> tuple[tuple[int, int], ...]:
+        """Where memories that are a part of one of the board are in the scratch memory of the kernel."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        return places(taken(self.arch, self.command.made.scheduled.stream))
 
     @property
     def _kind(self) -> type[Accelerator]:
@@ -153,25 +164,31 @@ class Launcher:
         self._regions.append(region)
         return region
 
-    def _run(self, region: np.ndarray) -> int:
-        """Run the stream on a region; return the cycles that the driver reports."""
+    def _run(self, region: np.ndarray, rooms: Sequence[np.ndarray]) -> int:
+        """Run the stream on a region, and memories in one of the board; return the cycles of the driver."""
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled, words = self.command.made.scheduled, self.command.made.words
         match self.driver:
             case Library() | Process() | Socket():
-                return self._call(place_of(self.driver), words, region)
+                return self._call(place_of(self.driver), words, region, rooms)
             case Mock():
-                StreamMock(self.arch).run(words, region)
+                StreamMock(self.arch).run(words, region, rooms)
                 return scheduled.timing.total
             case Absent(why=why):
                 raise error("run.device-absent", f"'{self.device}' cannot be used: {why}")
             case _:
                 assert_never(self.driver)
 
-    def _call(self, place: Place, words: bytes, region: np.ndarray) -> int:
+    def _call(self, place: Place, words: bytes, region: np.ndarray, rooms: Sequence[np.ndarray]) -> int:
         name = stream_of(self.arch).run
         target = starting(place, name, self.device)
-        return run_words(target, name, self.device, self.config, words, region)
+        return run_words(target, name, self.device, self.config, words, region, rooms, self._command_at)
+
+    def _command_at(self, word: int) -> str:
+        """Return which command a word of the stream is of, for messages."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        found = command_at(self.arch, self.command.made.scheduled.stream, word)
+        return f" (of {found})" if found else ""
 
     @property
     def config(self) -> tuple[int, ...]:
@@ -208,6 +225,7 @@ class Launcher:
             _part(scheduled.result, len(tensors)),
             tuple(self._asked()),
             images,
+            self._places,
         )
 
     def settle(self, calls: Sequence[Mapping[int, np.ndarray]]) -> None:

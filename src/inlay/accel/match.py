@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from inlay.accel.overlay import Block, Mismatch, Overlay, unread
 from inlay.accel.pattern import Applied, Mapped, Pattern, Repeat, Repeated, Tiled, build
 from inlay.accel.repeat import lay_repeated
 from inlay.accel.tiled import TiledCommand, Tiler
+from inlay.accel.views import Shape, View, view_of
 from inlay.arith.bounds import bounds
 from inlay.arith.expr import Int, Sym, lit
 from inlay.base.diagnostics import InlayError, error
@@ -35,8 +36,8 @@ _COMPILER = Path(__file__).parent.parent
 class Bound:
     """A value of a match, as conditions see it: `shape`, `dtype`, and the attributes of its operator."""
 
-    def __init__(self, type: TensorType, attrs: Mapping[str, Any]) -> None:
-        self.shape, self.dtype = type.shape, type.dtype
+    def __init__(self, type: TensorType, shape: Shape, attrs: Mapping[str, Any]) -> None:
+        self.shape, self.dtype = shape, type.dtype
         self._attrs = attrs
         self._read = set[str]()
 
@@ -82,6 +83,7 @@ class Command:
         before: commands that are given before, in order; their results are in scratch memory.
         filled: operands that are one number, as an operator that would take them is missing.
         scales: operands that are factors of a requantize; one number is given once for each lane.
+        shapes: of operands, as the instruction sees them (`accel/views.py`).
     """
 
     pattern: str
@@ -94,6 +96,7 @@ class Command:
     before: tuple[Command, ...] = ()
     filled: tuple[str, ...] = ()
     scales: tuple[str, ...] = ()
+    shapes: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
 
     @property
     def steps(self) -> tuple[Command, ...]:
@@ -105,7 +108,7 @@ class Command:
         value = self.operands[name]
         if not isinstance(value, Const) or not isinstance(value.value, np.ndarray):
             return None
-        shape = _spread(self.instruction, name, value) if name in self.added else None
+        shape = _spread(self.instruction, name, self.shapes[name]) if name in self.added else None
         if name in self.filled or _is_one_for_all(self.instruction, name, value, self.scales):
             shape = ()
         if shape is None:
@@ -117,8 +120,10 @@ class Command:
 
     def cycles(self, arch: Architecture) -> Int:
         """Return how long it takes, over the dims of the program."""
-        own = arch.number(self.instruction.cycles, self.sizes) + arch.number(type(arch.device).launch_cycles)
-        return sum((c.cycles(arch) for c in self.before), own)
+        begin = arch.number(type(arch.device).launch_cycles)
+        launches = 1 if arch.description.region is not None else len(self.steps)
+        own = (arch.number(c.instruction.cycles, c.sizes) for c in self.steps)
+        return sum(own, begin * launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +155,26 @@ class Patterns:
         for p in self.patterns:
             overlay = Overlay(block, outlined)
             try:
-                if isinstance(p.mapped.result, Repeated):
-                    assert isinstance(p.mapped, Mapped), "whole layers are calls"
-                    lay_repeated(overlay, [r for r in p.mapped.results if isinstance(r, Repeated)], var)
-                else:
-                    overlay.lay(p.mapped.result, var, inner=False)
-                yield self._found(p, p.mapped, overlay)
+                found = self._laid(p, overlay, var)
             except Mismatch as failure:
                 yield failure
+                continue
+            yield found
+            if found.reasons and overlay.has_pad:  # a device that does not pad may take what is padded
+                yield self._laid(p, Overlay(block, outlined, leaves_pads=True), var)
+
+    def _laid(self, p: Pattern, overlay: Overlay, var: Var) -> Found:
+        """Return what a pattern is whose result is a value.
+
+        Raises:
+            Mismatch: it is not there.
+        """
+        if isinstance(p.mapped.result, Repeated):
+            assert isinstance(p.mapped, Mapped), "whole layers are calls"
+            lay_repeated(overlay, [r for r in p.mapped.results if isinstance(r, Repeated)], var)
+        else:
+            overlay.lay(p.mapped.result, var, inner=False)
+        return self._found(p, p.mapped, overlay)
 
     def _found(self, p: Pattern, mapped: Mapped | Tiled, overlay: Overlay) -> Found:
         if isinstance(mapped, Mapped):
@@ -203,6 +220,7 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     filled = tuple(name for name, node in mapped.operands.items() if node in found.filled)
     scales = p.factors_in(mapped)
     alike = tuple(n for n in scales if _is_one_for_all(i, n, operands[n], scales))
+    shapes = _shapes_seen(operands, scales, view_of(found))
     sizes: dict[Sym, Int] = {}
     reasons: list[str] = []
     try:
@@ -217,7 +235,7 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
         reasons.append(fault_of(failure))
     else:
         reasons += _unsaid(found, m)
-        reasons += _shapes(arch, i, p.added_in(mapped), (*filled, *alike), operands, sizes)
+        reasons += _shapes(arch, i, p.added_in(mapped), (*filled, *alike), operands, shapes, sizes)
         reasons += _beyond(arch, sizes)
         if not reasons:
             chosen, why = choose(arch, i, sizes)
@@ -226,7 +244,16 @@ def _command(arch: Architecture, p: Pattern, mapped: Mapped, found: Overlay) -> 
     calls, added = found.in_order(), p.added_in(mapped)
     before = tuple(_command(arch, p, x, found) for x in mapped.before)
     reasons += [r for c in before for r in c.reasons if r not in reasons]
-    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before, filled, scales)
+    return Command(p.name, calls, i, operands, sizes, added, tuple(reasons), before, filled, scales, shapes)
+
+
+def _shapes_seen(operands: Mapping[str, Expr], scales: tuple[str, ...], view: View) -> dict[str, Shape]:
+    """Return the shapes of operands; factors have their own axis."""
+    shapes: dict[str, Shape] = {}
+    for name, value in operands.items():
+        assert isinstance(value.type, TensorType), "operands are tensors"
+        shapes[name] = value.type.shape if name in scales else view(value.type.shape)
+    return shapes
 
 
 def _is_one_for_all(i: Instruction, name: str, value: Expr, scales: tuple[str, ...]) -> bool:
@@ -245,22 +272,23 @@ def _unsaid(found: Overlay, m: Named) -> Iterator[str]:
 def fault_of(failure: Exception) -> str:
     """Return what failed in a description, and where."""
     frames = traceback.extract_tb(failure.__traceback__)
-    last = next((f for f in reversed(frames) if not _is_ours(f.filename)), frames[-1])
+    last = next((f for f in reversed(frames) if _is_of_others(f.filename)), frames[-1])
     return f"{type(failure).__name__} at {Path(last.filename).name}:{last.lineno}: {failure}"
 
 
-def _is_ours(file: str) -> bool:
-    """Whether a file is of the compiler, and no description."""
+def _is_of_others(file: str) -> bool:
+    """Whether a file is no part of the compiler: a description, or what one imports."""
     path = Path(file)
-    return path.is_relative_to(_COMPILER) and not path.is_relative_to(_COMPILER / "accelerators")
+    return not path.is_relative_to(_COMPILER) or path.is_relative_to(_COMPILER / "accelerators")
 
 
 def _named(found: Overlay) -> Named:
     values: dict[str, Bound] = {}
+    view = view_of(found)
     for node, e in found.values.items():
         if node.name:
             assert isinstance(e.type, TensorType), "nodes are tensors"
-            values[node.name] = Bound(e.type, _ended(e.type, found.attrs.get(node, {})))
+            values[node.name] = Bound(e.type, view(e.type.shape), _ended(e.type, found.attrs.get(node, {})))
     return Named(values)
 
 
@@ -279,21 +307,21 @@ def _shapes(
     added: tuple[str, ...],
     filled: tuple[str, ...],
     operands: Mapping[str, Expr],
+    shapes: Mapping[str, Shape],
     sizes: dict[Sym, Int],
 ) -> list[str]:
     """Find the sizes of dims that give operands the shapes that they have; return what does not fit."""
     reasons: list[str] = []
     for plain in (True, False):  # formulas over dims when those are known that stand alone
-        for name, value in operands.items():
+        for name, shape in shapes.items():
             if name not in added and name not in filled:
-                assert isinstance(value.type, TensorType), "operands are tensors"
-                reasons += _unify(arch, i, name, value.type.shape, sizes, plain=plain)
+                reasons += _unify(arch, i, name, shape, sizes, plain=plain)
     for name, value in operands.items():
         assert isinstance(value.type, TensorType), "operands are tensors"
         if value.type.dtype is not i.operands[name].dtype:
             reasons.append(f"{name} of {value.type.dtype}: {i.operands[name].dtype}")
     for name in added:
-        shape = _spread(i, name, operands[name])
+        shape = _spread(i, name, shapes[name])
         if shape is None:
             reasons.append(f"{name} is added along other axes than those of {i.name}")
             continue
@@ -326,15 +354,14 @@ def _unify(
             yield f"an axis of {name} of {extent}: {needed}"
 
 
-def _spread(i: Instruction, name: str, value: Expr) -> tuple[Int, ...] | None:
+def _spread(i: Instruction, name: str, given: Shape) -> Shape | None:
     """Return the shape of what is added to a sum, in the axes that an instruction wants of it.
 
     It is broadcast against the result: along axes that the instruction has, it is as long as the result or
     one number for all; along others it is 1. None where it is anything else.
     """
-    assert isinstance(value.type, TensorType), "operands are tensors"
     result, wanted = i.operands[i.written].shape, i.operands[name].shape
-    whole = (*[lit(1)] * (len(result) - len(value.type.shape)), *value.type.shape)
+    whole = (*[lit(1)] * (len(result) - len(given)), *given)
     axes = [next((a for a, e in enumerate(result) if e is x), -1) for x in wanted]
     if -1 in axes or any(e != 1 for a, e in enumerate(whole) if a not in axes):
         return None

@@ -26,7 +26,8 @@ from inlay.accel.plan import MOST_COMMANDS, Part, Setting, Tiling, plan
 from inlay.accel.reorder import earlier
 from inlay.accel.resident import Kept, placed
 from inlay.accel.stages import Untiled
-from inlay.accel.tile import Scheduled, in_order, result_of, search, with_rooms
+from inlay.accel.tile import Scheduled, result_of, search, with_rooms
+from inlay.accel.waits import in_order
 from inlay.ir.expr import Expr
 
 _MOST_TRIED = 3
@@ -128,7 +129,7 @@ def _tensors(
         mine: dict[Laid, Tensor] = {}
         inner, last = {x.result for x in members[:number]}, number == len(members) - 1
         for x, old in m.group.tensors.items():
-            if x in settings[number].residents:
+            if x in settings[number].residents:  # it stays, or is moved to where it stays
                 continue
             source = m.sources.get(x.whole) if x.whole is not None else None
             same = (

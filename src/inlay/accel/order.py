@@ -6,7 +6,10 @@ knows to have ended (a vector clock) already says so. Both ends of the tokens of
 move forward, so each token is the one that is meant. Queues that share no token are ordered through
 others, by commands that do nothing else.
 
-`unordered` goes the other way, and shares nothing with it: from flags to the conflicts that they leave.
+Waits for counts (`counts`) and events (`events`) are placed by passes of their own, from what this one knows
+of conflicts and of clocks.
+
+`unordered` goes the other way, and shares nothing with them: from flags to the conflicts that they leave.
 """
 
 from __future__ import annotations
@@ -23,10 +26,47 @@ Clock = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The queue of the command that pushes a token, and of the one that takes it."""
+    """The queue of the command that pushes a token, and of the one that takes it.
+
+    Attributes:
+        source, target: their names; empty for any.
+        register: the name of the register that the token is, of which there is one at a time; empty where
+            tokens are counted.
+    """
 
     source: str
     target: str
+    register: str = ""
+
+
+class Touched:
+    """Who touched what, while commands are issued in the order of the program."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, dict[tuple[int, int], _Users]] = {}
+
+    def needed(self, c: Planned) -> Clock:
+        """Return the commands of other queues that must have ended before a command begins."""
+        needed = Clock()
+        for span, writes in _touches(c):
+            first, last = span.first, span.last
+            for (begin, end), users in self._users.get(span.memory, {}).items():
+                if begin < last and first < end:
+                    join(needed, users.writing)
+                    if writes:
+                        join(needed, users.reading)
+        needed.pop(c.queue, None)
+        return needed
+
+    def issue(self, c: Planned, number: int) -> None:
+        """Note what a command touches, which is the one of some number in its queue."""
+        for span, writes in _touches(c):
+            known = self._users.setdefault(span.memory, {})
+            if writes:  # who waits for this need not wait for what touched the same units before
+                for inside in [x for x in known if span.first <= x[0] and x[1] <= span.last]:
+                    del known[inside]
+            users = known.setdefault((span.first, span.last), _Users())
+            (users.writing if writes else users.reading)[c.queue] = number
 
 
 @dataclass(slots=True)
@@ -55,7 +95,7 @@ class Ordering:
         self._issued: list[_Issued] = []
         self._queues: dict[str, list[_Issued]] = {}
         self._known: dict[str, Clock] = {}
-        self._touched: dict[str, dict[tuple[int, int], _Users]] = {}
+        self._touched = Touched()
 
     def ordered(self) -> list[Ordered]:
         """Return the commands with their tokens."""
@@ -63,23 +103,7 @@ class Ordering:
 
     def add(self, c: Planned) -> None:
         """Issue a command behind all others."""
-        needed = Clock()
-        for span, writes in _touches(c):
-            first, last = span.first, span.last
-            for (begin, end), users in self._touched.get(span.memory, {}).items():
-                if begin < last and first < end:
-                    _join(needed, users.writing)
-                    if writes:
-                        _join(needed, users.reading)
-        needed.pop(c.queue, None)
-        number = self._issue(c, needed)
-        for span, writes in _touches(c):
-            known = self._touched.setdefault(span.memory, {})
-            if writes:  # who waits for this need not wait for what touched the same units before
-                for inside in [x for x in known if span.first <= x[0] and x[1] <= span.last]:
-                    del known[inside]
-            users = known.setdefault((span.first, span.last), _Users())
-            (users.writing if writes else users.reading)[c.queue] = number
+        self._touched.issue(c, self._issue(c, self._touched.needed(c)))
 
     def _issue(self, c: Planned, needed: Clock) -> int:
         """Issue a command that waits for others; return its number in its queue."""
@@ -95,7 +119,7 @@ class Ordering:
             other = self._queues[queue][number - 1]
             other.pushes.append(token)
             made.pops.append(token)
-            _join(known, other.ended)
+            join(known, other.ended)
         mine = self._queues.setdefault(c.queue, [])
         mine.append(made)
         known[c.queue] = len(mine)
@@ -122,14 +146,22 @@ class Ordering:
 
     def _hop(self, source: str, target: str) -> str:
         """Return the last queue on the shortest way of tokens from one queue to another."""
-        before, pending = {source: source}, deque([source])
-        while pending:
-            queue = pending.popleft()
-            for x in self._channels:
-                if x.source == queue and x.target not in before:
-                    before[x.target] = queue
-                    pending.append(x.target)
-        return before[target]
+        return way(self._channels, source, target)[-2]
+
+
+def way(channels: Sequence[Channel], source: str, target: str) -> list[str]:
+    """Return the queues on the shortest way of tokens from one queue to another, with both."""
+    before, pending = {source: source}, deque([source])
+    while pending:
+        queue = pending.popleft()
+        for x in channels:
+            if x.source == queue and x.target not in before:
+                before[x.target] = queue
+                pending.append(x.target)
+    found = [target]
+    while found[-1] != source:
+        found.append(before[found[-1]])
+    return found[::-1]
 
 
 def _touches(c: Planned) -> Iterator[tuple[Span, bool]]:
@@ -137,7 +169,8 @@ def _touches(c: Planned) -> Iterator[tuple[Span, bool]]:
     yield from ((span, True) for span in c.writes)
 
 
-def _join(known: Clock, other: Clock) -> None:
+def join(known: Clock, other: Clock) -> None:
+    """Add what another clock knows."""
     for queue, number in other.items():
         known[queue] = max(known.get(queue, 0), number)
 
@@ -156,38 +189,81 @@ def connected(channels: Sequence[Channel], queues: Sequence[str]) -> tuple[str, 
 def unordered(stream: Sequence[Ordered], channels: Sequence[Channel]) -> Iterator[str]:
     """Yield what is wrong with the order of a stream: conflicts, tokens that are missing or left over.
 
+    Of a register also what would be a matter of luck: a second signal before the first was taken, and two
+    waits of which either may take it.
+
     Cost: quadratic in the commands that touch one memory.
     """
-    queues: dict[str, deque[int]] = {}
-    for index, x in enumerate(stream):
-        queues.setdefault(x.command.queue, deque()).append(index)
-    begun: dict[int, Clock] = {}
-    number: dict[int, int] = {}
-    known: dict[str, Clock] = {q: {} for q in queues}
-    waiting: list[deque[Clock]] = [deque() for _ in channels]
-    moved = True
-    while moved:
-        moved = False
-        for name, pending in queues.items():
-            while pending and all(waiting[t] for t in stream[pending[0]].pops):
-                index = pending.popleft()
-                for t in stream[index].pops:
-                    _join(known[name], waiting[t].popleft())
-                begun[index] = dict(known[name])
-                number[index] = known[name][name] = known[name].get(name, 0) + 1
-                for t in stream[index].pushes:
-                    waiting[t].append(dict(known[name]))
-                moved = True
-    for name, pending in queues.items():
+    run = _Run(stream, channels)
+    yield from run.all()
+    for name, pending in run.queues.items():
         if pending:
             yield f"command {pending[0]} of '{name}' waits for a token that nobody pushes"
             return
-    yield from (
-        f"{len(left)} tokens from '{c.source}' to '{c.target}' are left over"
-        for c, left in zip(channels, waiting, strict=True)
-        if left
-    )
-    yield from _conflicts(stream, begun, number)
+    for c, left in zip(channels, run.waiting, strict=True):
+        if left and c.register:
+            yield f"{c.register} is set, and nobody waits for it"
+        elif left:
+            yield f"{len(left)} tokens from '{c.source}' to '{c.target}' are left over"
+    yield from _conflicts(stream, run.begun, run.number)
+
+
+class _Run:
+    """Queues that take the commands of a stream, with clocks of what is known to have ended.
+
+    Attributes:
+        queues: what is left of each, as positions in the stream.
+        begun: what had ended when each command began.
+        number: of each command in its queue.
+        waiting: of each channel the tokens that nobody took, as what had ended when they were pushed.
+    """
+
+    def __init__(self, stream: Sequence[Ordered], channels: Sequence[Channel]) -> None:
+        self._stream, self._channels = stream, channels
+        self.queues: dict[str, deque[int]] = {}
+        for index, x in enumerate(stream):
+            self.queues.setdefault(x.command.queue, deque()).append(index)
+        self.begun: dict[int, Clock] = {}
+        self.number: dict[int, int] = {}
+        self.waiting: list[deque[Clock]] = [deque() for _ in channels]
+        self._known: dict[str, Clock] = {q: {} for q in self.queues}
+        self._taken: dict[int, int] = {}
+        """The last command that waited for each register."""
+
+    def all(self) -> Iterator[str]:
+        """Run what can; yield what is wrong with registers."""
+        moved = True
+        while moved:
+            moved = False
+            for name, pending in self.queues.items():
+                while pending and all(self.waiting[t] for t in self._stream[pending[0]].pops):
+                    yield from self._command(name, pending.popleft())
+                    moved = True
+
+    def _command(self, queue: str, index: int) -> Iterator[str]:
+        x, known = self._stream[index], self._known[queue]
+        for t in x.pops:
+            if self._channels[t].register:
+                yield from self._unknown(t, index, "waits for")
+                self._taken[t] = index
+            join(known, self.waiting[t].popleft())
+        self.begun[index] = dict(known)
+        self.number[index] = known[queue] = known.get(queue, 0) + 1
+        for t in x.pushes:
+            if self._channels[t].register:
+                yield from self._unknown(t, index, "sets")
+            self.waiting[t].append(dict(known))
+
+    def _unknown(self, t: int, index: int, does: str) -> Iterator[str]:
+        """Yield that a command does something to a register before the one that waited for it last."""
+        register, last = self._channels[t].register, self._taken.get(t)
+        if does == "sets" and self.waiting[t]:
+            yield f"command {index} sets {register}, which is set and was not waited for"
+        elif last is not None:
+            queue = self._stream[last].command.queue
+            if self._known[self._stream[index].command.queue].get(queue, 0) < self.number[last]:
+                waits = f"command {last}, which waits for {register}"
+                yield f"nothing orders {waits}, before {index}, which {does} it"
 
 
 def _conflicts(stream: Sequence[Ordered], begun: dict[int, Clock], number: dict[int, int]) -> Iterator[str]:

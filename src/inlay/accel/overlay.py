@@ -66,6 +66,7 @@ class Overlay:
         calls: operations inside, from the result on.
         attrs: attributes of operators, by node.
         filled: constants of operators that are missing (`Applied.otherwise`).
+        leaves_pads: whether a pad in front of a convolution is left to others.
         shared: whether values inside may have several readers inside; who lays the pattern sees to the rest.
     """
 
@@ -76,6 +77,12 @@ class Overlay:
     attrs: dict[Node, dict[str, Any]] = field(default_factory=dict[Node, dict[str, Any]])
     filled: set[Node] = field(default_factory=set[Node])
     shared: bool = False
+    leaves_pads: bool = False
+
+    @property
+    def has_pad(self) -> bool:
+        """Whether a pad in front of a convolution is inside."""
+        return any(isinstance(c.callee, OpRef) and isinstance(c.callee.attrs, PadAttrs) for c in self.calls)
 
     def copy(self) -> Overlay:
         """Return one that can be tried and dropped."""
@@ -133,7 +140,8 @@ class Overlay:
         call = self.block.calls.get(e) if isinstance(e, Var) else None
         wanted = " or ".join(node.operators)
         if call is None or not isinstance(call.callee, OpRef):
-            raise self._mismatch(f"an operand of it is no {wanted}")
+            what = "a constant" if isinstance(e, Const) else "a value that comes from elsewhere"
+            raise self._mismatch(f"{what} where {wanted} is taken")
         name = call.callee.op.name
         if name not in node.operators:
             raise self._mismatch(f"{name} where {wanted} is taken")
@@ -147,11 +155,16 @@ class Overlay:
             if (found := self.attrs[node].get(key)) != value:
                 raise self._mismatch(f"{name} with {key} = {found}: {value}")
         if node.padded:
-            args[0] = self._without_pad(node, args[0])
+            assert isinstance(e.type, TensorType), "convolutions are tensors"
+            args[0] = self._without_pad(node, args[0], len(e.type.shape))
         if node.factors:
             args = self._without_factors(node, args)
         if node.parts:
             args = self._without_ends(node, args)
+        if node.is_product and len(args) > 2:
+            raise self._mismatch(
+                f"{name} with zero points that are no part of a bias: neither factor is constant"
+            )
         if len(args) != len(node.operands):
             raise self._mismatch(f"{name} of {len(args)} operands")
         if name in _COMMUTATIVE:
@@ -193,16 +206,19 @@ class Overlay:
         else:
             self.take(tried)
 
-    def _without_pad(self, node: Applied, x: Expr) -> Expr:
-        """Take a pad by numbers into the convolution behind it."""
-        attrs = self.attrs[node]
-        attrs["pads"] = tuple(attrs["pads"]) or (0, 0, 0, 0)
-        attrs |= {n: tuple(attrs[n]) or (1, 1) for n in ("strides", "dilations")}
+    def _without_pad(self, node: Applied, x: Expr, rank: int) -> Expr:
+        """Take a pad by numbers into the convolution behind it; one of lines is one of images of one row."""
+        if rank not in (3, 4):
+            raise self._mismatch(f"a convolution over {rank - 2} axes: over one or two")
+        attrs, before = self.attrs[node], 4 - rank
+        half = [tuple(attrs["pads"])[at:][: rank - 2] or (0,) * (rank - 2) for at in (0, rank - 2)]
+        attrs["pads"] = tuple(n for ends in half for n in (*[0] * before, *ends))
+        attrs |= {n: (*[1] * before, *(tuple(attrs[n]) or (1, 1)[before:])) for n in ("strides", "dilations")}
         attrs.setdefault("outside", 0)
-        call = self.block.calls.get(x) if isinstance(x, Var) else None
+        call = self.block.calls.get(x) if isinstance(x, Var) and not self.leaves_pads else None
         if call is None or not isinstance(x, Var) or not isinstance(call.callee, OpRef) or any(attrs["pads"]):
             return x
-        pads = _constant_pad(call)
+        pads = _constant_pad(call, rank)
         if pads is None or self.block.uses.get(x, 0) != 1:
             return x
         (attrs["pads"], attrs["outside"]) = pads
@@ -300,14 +316,14 @@ def _is_plain(name: str, value: Any, fields: Mapping[str, Any], found: Mapping[s
             return bool(value == default)
 
 
-def _constant_pad(call: Call) -> tuple[tuple[int, ...], int] | None:
-    """Return the pads of the last two axes, and the number, of a pad of four axes by numbers."""
+def _constant_pad(call: Call, rank: int) -> tuple[tuple[int, ...], int] | None:
+    """Return the pads of the last two axes, and the number, of a pad by numbers behind the first two axes."""
     assert isinstance(call.callee, OpRef), "operators are called"
     attrs, pads = call.callee.attrs, call.args[1] if len(call.args) > 1 else None
     if not isinstance(attrs, PadAttrs) or attrs.mode is not PadMode.CONSTANT or not isinstance(pads, Const):
         return None
     numbers = [e.value for e in pads.value] if isinstance(pads.value, tuple) else []
-    if len(numbers) != 8 or None in numbers or any(numbers[i] for i in (0, 1, 4, 5)):
+    if len(numbers) != 2 * rank or None in numbers or any(numbers[i] for i in (0, 1, rank, rank + 1)):
         return None
     value = 0
     if len(call.args) > 2:
@@ -315,5 +331,6 @@ def _constant_pad(call: Call) -> tuple[tuple[int, ...], int] | None:
         if not isinstance(fill, Const) or not isinstance(fill.value, np.ndarray):
             return None
         value = int(fill.value.item())
-    found = tuple(numbers[i] or 0 for i in (2, 3, 6, 7))
+    lines = [0] * (4 - rank)
+    found = tuple(n or 0 for half in (numbers[2:rank], numbers[rank + 2 :]) for n in (*lines, *half))
     return None if min(found) < 0 else (found, value)

@@ -32,6 +32,8 @@ Number = Callable[[Any], int] | int
 class Node:
     """A value of a pattern; `+` of two is an `add`.
 
+    A constant that is added to a product is its bias: products without one have a bias of 0.
+
     Attributes:
         name: under which a match has it; empty for none.
         dtypes: that it may have; any where empty.
@@ -41,6 +43,9 @@ class Node:
     dtypes: tuple[DType, ...]
 
     def __add__(self, other: Node) -> Applied:
+        for x, c in ((self, other), (other, self)):
+            if isinstance(x, Applied) and isinstance(c, Input) and x.is_product and c.is_bias:
+                return Applied("", (), ("add",), (x, c), otherwise=0)
         return Applied("", (), ("add",), (self, other))
 
 
@@ -49,6 +54,11 @@ class Input(Node):
     """Any value: an operand of the sub-program. `constant` takes constants alone."""
 
     constant: bool
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether it is a constant that sums of products may have added."""
+        return self.constant and self.dtypes == (I32,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +83,11 @@ class Applied(Node):
     parts: int = 0
     otherwise: float | None = None
     said: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a sum of products."""
+        return self.operators in (("conv_integer",), ("matmul_integer",))
 
     @property
     def scales(self) -> tuple[Node, ...]:
@@ -216,6 +231,7 @@ def below(node: Node) -> Iterator[Applied]:
 class Builder:
     """What pattern functions build with."""
 
+    pattern: str = ""
     needs: list[Need] = field(default_factory=list[Need])
 
     def tensor(self, name: str, *formats: Format) -> Input:
@@ -280,12 +296,19 @@ class Builder:
         Each is taken less its zero point, times a power of two, and requantized to a scale that both have, as
         TFLite adds bytes. A `p.requantize` behind it makes few bits of it again.
         """
+        return self.requantize(self._weighted(x)) + self.requantize(self._weighted(z))
 
-        def scaled(t: Node) -> Applied:
-            zero, fraction = (Input(f"{n} of {t.name}", (I32,), constant=True) for n in ("zero", "fraction"))
-            return self.requantize(self.op("mul", self.op("cast", t) + zero, fraction))
+    def weighted_sum(self, x: Node, z: Node) -> Applied:
+        """Return the sum of two tensors of integers with scales of their own, in i32.
 
-        return scaled(x) + scaled(z)
+        Each is taken less its zero point, times an integer: so QDQ models in ONNX add bytes. A `p.requantize`
+        by a power of two is behind it.
+        """
+        return self._weighted(x) + self._weighted(z)
+
+    def _weighted(self, x: Node) -> Applied:
+        zero, factor = (Input(f"{n} of {x.name}", (I32,), constant=True) for n in ("zero", "factor"))
+        return self.op("mul", self.maybe("add", self.op("cast", x), zero, otherwise=0), factor)
 
     def part(self, x: Node, of: int, *, name: str = "") -> Applied:
         """Return one of several equal parts of the last axis; a match has `index`, which one it is."""
@@ -377,8 +400,8 @@ class Builder:
             if sorted(given) != sorted(needed):
                 raise error(
                     "accel.declaration",
-                    f"found the {what} {', '.join(given) or 'none'} of '{instruction.name}', needed "
-                    f"{', '.join(needed) or 'none'}",
+                    f"found the {what} {', '.join(given) or 'none'} of '{instruction.name}' in the pattern "
+                    f"'{self.pattern}', needed {', '.join(needed) or 'none'}",
                 )
         results, written = (result,) if isinstance(result, Node) else tuple(result), instruction.writes
         if len(results) != len(written):
@@ -411,7 +434,7 @@ def build(declared: PatternDecl, device: object) -> Pattern:
     Raises:
         CompileError: `accel.declaration`.
     """
-    builder = Builder()
+    builder = Builder(declared.name)
     mapped = declared.build(device, builder)
     if not isinstance(mapped, Mapped | Tiled):
         raise error(

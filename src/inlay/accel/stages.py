@@ -280,29 +280,34 @@ class Stages:
 
     def _convolution(self, node: Applied, at: tuple[Int, ...]) -> ScalarValue:
         a, (x, w) = self.attrs[node], node.operands
-        (n, k, p, q), (_, d, r, s) = at, _type(self.found[w]).shape
+        (n, k, *pixels), (_, d, *window) = at, _type(self.found[w]).shape
+        axes = len(pixels)  # one for lines, whose attributes are those of images of one row
         channels, groups = _type(self.found[x]).shape[1], a["groups"]
         if groups != 1 and (d != 1 or channels != groups or _type(self.found[w]).shape[0] != channels):
             raise Untiled(f"groups {groups} of {channels} channels: one for all, or one for each")
-        c, kh, kw = _loop("ic", d), _loop("kh", r), _loop("kw", s)
-        reductions = (kh, kw) if groups != 1 else (c, kh, kw)
-        (top, left, *_), (down, right), (dy, dx) = a["pads"], a["strides"] or (1, 1), a["dilations"] or (1, 1)
-        rows = p * down + to_int(kh.sym) * dy - top
-        columns = q * right + to_int(kw.sym) * dx - left
+        c = _loop("ic", d)
+        taps = [_loop(name, extent) for name, extent in zip(("kh", "kw")[-axes:], window, strict=True)]
+        moves = zip(
+            pixels, taps, a["strides"][-axes:], a["dilations"][-axes:], a["pads"][:2][-axes:], strict=True
+        )
+        places = [p * stride + to_int(tap.sym) * step - pad for p, tap, stride, step, pad in moves]
+        reductions = tuple(taps) if groups != 1 else (c, *taps)
         channel = to_int(c.sym) if groups == 1 else k
-        pixel = self._operand(x, (n, channel, rows, columns), outside=a["outside"])
+        pixel = self._operand(x, (n, channel, *places), outside=a["outside"])
         lanes = (k, to_int(c.sym)) if groups == 1 else (k,)
-        weight = self._operand(w, (*lanes, to_int(kh.sym), to_int(kw.sym)), drop=() if groups == 1 else (1,))
+        taken = (*lanes, *(to_int(tap.sym) for tap in taps))
+        weight = self._operand(w, taken, drop=() if groups == 1 else (1,))
         self.product = Product(self._of(pixel), self._of(weight), 0)
         return self._sum(node, at, reductions, pixel.cast(I32) * weight.cast(I32))
 
     def _product(self, node: Applied, at: tuple[Int, ...]) -> ScalarValue:
         x, w = node.operands
-        if len(at) != 2 or len(_type(self.found[w]).shape) != 2:
-            raise Untiled("products of matrices have two axes")
-        c = _loop("ic", _type(self.found[w]).shape[0])
-        pixel = self._operand(x, (at[0], to_int(c.sym)))
-        weight = self._operand(w, (to_int(c.sym), at[1]))
+        shape = _type(self.found[w]).shape
+        if len(shape) != 2 or len(at) < 2:
+            raise Untiled(f"a product with weights of {len(shape)} axes: two")
+        c = _loop("ic", shape[0])
+        pixel = self._operand(x, (*at[:-1], to_int(c.sym)))  # all axes but the last are rows
+        weight = self._operand(w, (to_int(c.sym), at[-1]))
         self.product = Product(self._of(pixel), self._of(weight), 1)
         return self._sum(node, at, (c,), pixel.cast(I32) * weight.cast(I32))
 

@@ -75,6 +75,13 @@ def _bytes(value: Expr) -> Int:
     return product(value.type.shape) * value.type.dtype.itemsize
 
 
+def choices_said(arch: Architecture, command: Command) -> str:
+    """Return which choices a command has, for explanations."""
+    own = {c.sym: name for name, c in arch.description.choices.items()}
+    said = [f"{own[s]} = {e}" for c in command.steps for s, e in c.sizes.items() if s in own]
+    return f"{command.instruction.name} with {', '.join(said)}" if said else ""
+
+
 def chosen_for(arch: Architecture, command: Command, kernel: str, free: Callable[[], int | None]) -> Command:
     """Return a command whose choices fit into what is free where its kernel is called.
 

@@ -9,6 +9,7 @@ touch the same units while nothing orders them, whatever came out.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
@@ -16,14 +17,13 @@ from random import Random
 import numpy as np
 
 from inlay.accel.accelerator import Architecture
-from inlay.accel.commands import Ordered, Place, Planned, Span
+from inlay.accel.commands import SHARED, Ordered, Place, Planned, Span
 from inlay.accel.declare import Access, Dim, Instruction, Memory
 from inlay.accel.encode import decoded
 from inlay.accel.mock import mock_of
 from inlay.accel.nest import formats
 from inlay.accel.order import unordered
-from inlay.accel.plan import SHARED
-from inlay.accel.tile import channels, interlocked
+from inlay.accel.waits import channels, in_tokens
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import error
 from inlay.bytecode.formula import Arg
@@ -44,18 +44,22 @@ class StreamMock:
         self._arch, self._seed = arch, seed
         self._channels = channels(arch)
 
-    def run(self, words: bytes, region: np.ndarray) -> None:
+    def run(self, words: bytes, region: np.ndarray, rooms: Sequence[np.ndarray] = ()) -> None:
         """Run a stream on a region of the memory outside.
+
+        Args:
+            words: the stream.
+            region: of the memory outside.
+            rooms: memories of the device that are in a memory of the board, in the order of the file.
 
         Raises:
             RunError: `run.device-failed`.
         """
         stream = [replace(x, command=self._touching(x.command)) for x in decoded(self._arch, words)]
-        if self._arch.description.is_interlocked:
-            stream = [*interlocked(self._arch, (x.command for x in stream))]
+        stream = in_tokens(self._arch, stream)
         if wrong := next(unordered(stream, self._channels), None):
             raise _refused(wrong)
-        state = _State(self._arch, region)
+        state = _State(self._arch, region, rooms)
         queues: dict[str, deque[Ordered]] = {}
         for x in stream:
             queues.setdefault(x.command.queue, deque()).append(x)
@@ -93,6 +97,10 @@ def _copy_spans(arch: Architecture, c: Planned) -> Planned:
     at = c.places["chip"].at
     there = Span(name, at, at + height * across)
     last = n["dram"] + (n["y"] - 1) * n["stride"] + n["x"]
+    if copy.is_inside:
+        to = next(k for k, m in arch.description.memories.items() if m is copy.target)
+        inside = (Span(to, n["dram"], last),) if n["y"] and n["x"] else ()
+        return replace(c, reads=(there,), writes=inside)
     outer = (Span(SHARED, n["dram"] * unit, last * unit),) if n["y"] and n["x"] else ()
     return (
         replace(c, reads=outer, writes=(there,))
@@ -124,15 +132,20 @@ def _compiled(arch: Architecture, i: Instruction) -> tuple[Callback, tuple[str, 
 class _State:
     """Memories of a device while a stream runs."""
 
-    def __init__(self, arch: Architecture, region: np.ndarray) -> None:
+    def __init__(self, arch: Architecture, region: np.ndarray, rooms: Sequence[np.ndarray]) -> None:
         self._arch, self._region = arch, region
         self._bytes: dict[str, np.ndarray] = {}
         self._written: dict[str, np.ndarray] = {}
         for name, m in arch.description.memories.items():
             if isinstance(m, Memory):
                 unit, size = arch.number(m.unit).value or 1, arch.number(m.size).value or 0
-                self._bytes[name] = np.full((size // unit, unit), 0xA5, np.uint8)
+                self._bytes[name] = np.empty((size // unit, unit), np.uint8)
                 self._written[name] = np.zeros(size // unit, bool)
+        for name, room in zip(arch.borrowed, rooms, strict=bool(rooms)):
+            unit = self._bytes[name].shape[1]
+            self._bytes[name] = room[: room.size // unit * unit].reshape(-1, unit)
+        for memory in self._bytes.values():
+            memory[...] = 0xA5
 
     def run(self, c: Planned) -> None:
         """Do what a command says."""
@@ -154,6 +167,9 @@ class _State:
         span = (c.writes if copy.into_chip else c.reads)[0]
         memory, written = self._bytes[span.memory], self._written[span.memory]
         unit = memory.shape[1]
+        if copy.is_inside:
+            self._move(c, span)
+            return
         outer = self._region[: self._region.size // unit * unit].reshape(-1, unit)
         rows = n["dram"] + np.arange(n["y"])[:, None] * n["stride"] + np.arange(n["x"])[None, :]
         if copy.into_chip:
@@ -164,6 +180,16 @@ class _State:
             return
         self._read(c, span.memory, np.arange(span.first, span.last))
         outer[rows] = memory[span.first : span.last].reshape(*rows.shape, unit)
+
+    def _move(self, c: Planned, span: Span) -> None:
+        """Move rows from one memory of the device to another."""
+        n = c.numbers
+        self._read(c, span.memory, np.arange(span.first, span.last))
+        rows = n["dram"] + np.arange(n["y"])[:, None] * n["stride"] + np.arange(n["x"])[None, :]
+        for there in c.writes:
+            moved = self._bytes[span.memory][span.first : span.last]
+            self._bytes[there.memory][rows] = moved.reshape(*rows.shape, -1)
+            self._written[there.memory][rows] = True
 
     def _read(self, c: Planned, memory: str, index: np.ndarray) -> None:
         if not self._written[memory][index].all():

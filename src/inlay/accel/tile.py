@@ -13,15 +13,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from inlay.accel.accelerator import Architecture
 from inlay.accel.commands import Ordered, Planned
 from inlay.accel.declare import Access
 from inlay.accel.estimate import Estimate, tile_units
 from inlay.accel.group import Group, Tensor
-from inlay.accel.order import Channel, Ordering
-from inlay.accel.plan import SHARED, Buffer, Part, Setting, Tiling, plan
-from inlay.accel.simulate import Timing, simulate
+from inlay.accel.plan import Buffer, Part, Setting, Tiling, plan
+from inlay.accel.simulate import Timing
 from inlay.accel.stages import Loop, Untiled
+from inlay.accel.waits import in_order
 from inlay.arith.expr import Sym
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -43,7 +42,7 @@ class Scheduled:
         tensors: what the host brings: operands and constants.
         result: what the host takes.
         bytes: of the region.
-        stream: its commands, with tokens.
+        stream: its commands, with tokens or what else orders them (`waits`).
         timing: what it takes for one launch, without what starting it takes.
         tried: candidates that were simulated.
     """
@@ -60,15 +59,6 @@ class Scheduled:
     def launches(self) -> tuple[Loop, ...]:
         """Loops that are launches of their own, the one loop over images at most."""
         return self.parts[0].group.launches
-
-
-def channels(arch: Architecture) -> tuple[Channel, ...]:
-    """Return how queues wait for each other: by tokens, in declared order, or by an interlock."""
-    d = arch.description
-    names = {id(q): name for name, q in d.queues.items()}
-    if d.is_interlocked:
-        return tuple(itertools.starmap(Channel, itertools.permutations(d.queues, 2)))
-    return tuple(Channel(names[id(t.source)], names[id(t.target)]) for t in d.tokens)
 
 
 def search(ways: Sequence[Setting], most: int = _MOST_RANKED) -> Scheduled:
@@ -125,34 +115,6 @@ def result_of(group: Group) -> Tensor:
     """Return the result of a match, as it is copied out."""
     step = group.steps[-1]
     return group.tensors[step.operands[step.main.meaning.instruction.written]]
-
-
-def in_order(arch: Architecture, commands: Iterable[Planned]) -> tuple[tuple[Ordered, ...], Timing]:
-    """Return commands with tokens, and what they take.
-
-    Raises:
-        Untiled: copies touch the same outside, and hardware that orders queues does not see it.
-    """
-    found = channels(arch)
-    if not arch.description.is_interlocked:
-        ordering = Ordering(found)
-        for command in commands:
-            ordering.add(command)
-        stream = tuple(ordering.ordered())
-        return stream, simulate(stream, len(found))
-    stream = interlocked(arch, commands)
-    if any(span.memory == SHARED for x in stream for span in (*x.command.reads, *x.command.writes)):
-        raise Untiled("the hardware orders no copies by addresses outside")
-    return stream, simulate(stream, len(found))
-
-
-def interlocked(arch: Architecture, commands: Iterable[Planned]) -> tuple[Ordered, ...]:
-    """Return commands with the waits that the hardware inserts, by what they touch inside of the device."""
-    given, ordering = list(commands), Ordering(channels(arch))
-    for c in given:
-        reads, writes = (tuple(s for s in spans if s.memory != SHARED) for spans in (c.reads, c.writes))
-        ordering.add(replace(c, reads=reads, writes=writes))
-    return tuple(Ordered(c, x.pops, x.pushes) for c, x in zip(given, ordering.ordered(), strict=True))
 
 
 _Ranked = tuple[Setting, Mapping[Sym, int], tuple[Sym, ...]]

@@ -18,7 +18,7 @@ import numpy as np
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.encode import encoded
-from inlay.accel.group import groups
+from inlay.accel.group import UNFINISHED, groups
 from inlay.accel.member import Form, Member, forms_in
 from inlay.accel.merge import Merging
 from inlay.accel.pattern import Node
@@ -27,6 +27,7 @@ from inlay.accel.rounding import reach, terms
 from inlay.accel.stages import Stages, Untiled, Value, forms_of
 from inlay.accel.tile import Scheduled, search
 from inlay.accel.unify import Meaning, meanings
+from inlay.accel.waits import said_of
 from inlay.arith.expr import Int
 from inlay.ir.expr import Call, Const, Expr
 
@@ -113,6 +114,7 @@ class TiledCommand:
         hidden = f"{t.hidden * 100 // t.moving} %" if t.moving else "nothing"
         return (
             f"a stream of {len(s.stream)} commands in {t.total} cycles, {of}; "
+            f"{said_of(s.parts[0].group.arch, s.stream)}; "
             f"{t.moving} cycles of copies, {hidden} of that while instructions run"
         )
 
@@ -182,7 +184,9 @@ class Tiler:
             except Untiled as failure:
                 return TiledCommand(pattern, calls, (), None, (str(failure),))
             return TiledCommand(pattern, calls, (stages,), made, ())
-        return TiledCommand(pattern, calls, (), None, tuple(failures)[:1])
+        # The nearest miss: a form that an instruction has, and that something else is in the way of.
+        near = [x for x in failures if not x.startswith(UNFINISHED)] or list(failures)
+        return TiledCommand(pattern, calls, (), None, tuple(near[:1]))
 
     def renamed(
         self, match: TiledCommand, named: Mapping[Expr, Expr], calls: tuple[Call, ...]

@@ -69,6 +69,7 @@ class TiledDrawn:
         rounding: of multipliers and shifts.
         has_ties: whether many sums are in the middle of two results, which roundings differ in.
         has_product: whether what is drawn is a sum of products.
+        is_inner: whether it is a requantize in front of a sum.
     """
 
     mapped: Tiled
@@ -81,6 +82,7 @@ class TiledDrawn:
     rounding: str = ""
     has_ties: bool = False
     has_product: bool = False
+    is_inner: bool = False
 
     def text(self) -> str:
         """Return the program.
@@ -136,10 +138,17 @@ class TiledDrawn:
         if isinstance(node, Input):
             return self._input(node, shape, is_float=is_float)
         assert isinstance(node, Applied), "nodes are inputs or results of operators"
+        if node.otherwise is not None and self.rng.random() < 0.3:
+            return self._value(node.operands[0], shape, is_float=is_float)
         match node.operators[0]:
             case "requantize":
+                self.is_inner = not is_last
                 x = self._value(node.operands[0], shape, is_float=is_float)
                 return self._requantize(x, shape, is_float=is_float, is_last=is_last)
+            case "mul" if isinstance(node.operands[1], Input) and node.operands[1].constant:
+                x = self._value(node.operands[0], shape, is_float=is_float)
+                factor = 1 << 20 if self.is_inner else self.rng.randrange(1, 1 << 15)
+                return self._let(f"mul({x}, i32({factor}))")
             case "add" | "mul" as name:
                 a, b = (self._value(x, shape, is_float=is_float) for x in node.operands)
                 return self._let(f"{name}({a}, {b})")
@@ -162,8 +171,7 @@ class TiledDrawn:
             wanted = (shape[1], 1, 1) if len(shape) == 4 else (shape[1],)
             drawn = numbers(self.rng, dtype, wanted if self.rng.random() < 0.8 else ())
             return constant(drawn // 2**12 if self.has_ties else drawn)
-        value = 1 << 20 if self.lines and "add(" in self.lines[-1] else self.rng.randrange(-128, 129)
-        return constant(np.asarray(value, dtype.numpy))
+        return constant(np.asarray(self.rng.randrange(-128, 129), dtype.numpy))
 
     def _tensor(self, shape: tuple[int, ...], dtype: DType) -> str:
         name = f"x{len(self.params)}"

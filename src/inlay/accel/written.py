@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -31,9 +31,10 @@ class Shown:
         named = {**command.instruction.immediates, **arch.description.choices}
         self._sizes |= {n: command.sizes[x.sym] for n, x in named.items() if x.sym in command.sizes}
         given = {n: command.constant(n, arch) for n in command.operands}
-        self._operands = {n: Address(n, given.get(n)) for n in command.instruction.operands}
+        addresses = {n: Address(n, given.get(n)) for n in command.instruction.operands}
+        self._operands: Mapping[str, Any] = addresses
 
-    def __getattr__(self, name: str) -> Address | Int:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._operands:
@@ -51,14 +52,20 @@ def encoded_call(arch: Architecture, command: Command) -> CCall:
         CompileError: `accel.declaration`: the encoding is no call, or a number is too large for its type.
     """
     encoder = arch.description.encoders[command.instruction.name]
-    found = encoder.write(arch.device, Shown(arch, command))
+    return check_call(encoder.write(arch.device, Shown(arch, command)), command.instruction.name)
+
+
+def check_call(found: object, of: str) -> CCall:
+    """Return what an encoding gives, if it is a call.
+
+    Raises:
+        CompileError: `accel.declaration`: it is none, or a number is too large for its type.
+    """
     if not isinstance(found, CCall):
-        raise error(
-            "accel.declaration",
-            f"found the encoding of {command.instruction.name} to return {type(found).__name__}: no call",
-        )
+        kind = type(found).__name__
+        raise error("accel.declaration", f"found the encoding of {of} to return {kind}: no call")
     for a in found.args:
-        _check(a, command.instruction.name)
+        _check(a, of)
     return found
 
 
@@ -113,7 +120,23 @@ def given_to(
         positions, variants = (), {digest_of([]): encoded_call(arch, command)}
     except UnknownConstantError as asked:
         positions, variants = _variants(arch, command, operands, known, asked)
-    first = next(iter(variants.values()))
+    return next(iter(variants.values())).function, arguments(variants, positions, operands, places)
+
+
+def arguments(
+    variants: Mapping[str, CCall],
+    positions: tuple[int, ...],
+    operands: Mapping[str, Tensor | bytes],
+    places: Mapping[Sym, int],
+) -> tuple[Argument, ...]:
+    """Return what a function is given.
+
+    Args:
+        variants: how the call is written, for each set of constants by their digest.
+        positions: the tensors of the kernel that these constants are.
+        operands: what each address is.
+        places: of the dims of the program among the integers of the kernel.
+    """
 
     def given(parts: Sequence[CArgument]) -> Argument:
         match parts[0]:
@@ -135,7 +158,7 @@ def given_to(
                 assert_never(parts[0])
 
     columns = zip(*(x.args for x in variants.values()), strict=True)
-    return first.function, tuple(given(column) for column in columns)
+    return tuple(given(column) for column in columns)
 
 
 def _variants(
@@ -164,13 +187,21 @@ def _variants(
                 raise error("accel.declaration", str(failure)) from asked
     if not made:
         raise error("accel.declaration", str(asked))
+    check_same(made, command.instruction.name)
+    return positions, made
+
+
+def check_same(made: Mapping[str, CCall], of: str) -> None:
+    """Refuse calls that differ in more than the bytes of programs.
+
+    Raises:
+        CompileError: `accel.declaration`.
+    """
     one, *others = ([x.function, *map(_shape, x.args)] for x in made.values())
     if any(x != one for x in others):
         raise error(
-            "accel.declaration",
-            f"found the encoding of {command.instruction.name} to say other arguments for other constants",
+            "accel.declaration", f"found the encoding of {of} to say other arguments for other constants"
         )
-    return positions, made
 
 
 def _shape(a: CArgument) -> str:

@@ -4,9 +4,8 @@ Three queues take commands from one stream and run on their own: `load` brings t
 them (and brings its parameters), `store` takes results out. What is computed stands in the memory that is
 computed from, so it need not leave before it is read. Neighbors order themselves by tokens: four flags
 of every command. Hardware loops walk two levels; a step multiplies `block` bytes by a block of weights.
-Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number.
-Results are rounded as TFLite does, with multipliers and shifts, or as ONNX does, with floats.
-Not there: dilation, groups but one for each channel.
+Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number. Results are
+rounded as TFLite does (multipliers, shifts) or as ONNX does (floats). Groups: one, or one a channel.
 """
 
 from inlay.accel.api import (
@@ -72,8 +71,7 @@ class Strawberry(Accelerator):
     # ---- patterns
     @pattern
     def conv(self, p):
-        a = p.conv2d(p.tensor("x", i8), p.const("w", i8), name="a")
-        p.need(lambda m: set(m.a.dilations) <= {1}, "dilations {m.a.dilations}: copies skip no vectors")
+        a = p.conv2d(p.tensor("x", i8), p.const("w", i8))
         return p.map(p.requantize(a + p.const("b", i32)))
 
     @pattern
@@ -85,10 +83,15 @@ class Strawberry(Accelerator):
     def residual(self, p):
         return p.map(p.requantize(p.scaled_sum(p.tensor("x", i8), p.tensor("z", i8))))
 
+    @pattern
+    def residual_float(self, p):
+        return p.map(p.requantize(p.weighted_sum(p.tensor("x", i8), p.tensor("z", i8))))
+
     # ---- instructions: operands in memories of the device have a stride for H and one for W
     H, W = Dim(1, 2**14 - 1), Dim(1, 2**14 - 1)
     area = H * W
     terms, scales = Record(bias=i32, mul=i32, shift=i8), Record(bias=i32, scale=f32)
+    joints = Record(bias=i32, mul=i32, scale=f32)
     pixels, sums = (H, W, block), (H, W, block)
     ends = {"zero": Imm(-128, 127), "low": Imm(-128, 127), "high": Imm(-128, 127)}
 
@@ -129,15 +132,20 @@ class Strawberry(Accelerator):
         for i, j, o in nest(y.shape):
             y[i, j, o] = i8(requantize_float(a[i, j, o] + t.bias[o], t.scale[o], zero, low, high))
 
-    @instruction(
-        compute, y=Out(act, i8, pixels), x=In(act, i8, pixels), z=In(act, i8, pixels),
-        t=In(par, terms, (block,)), **ends, cycles=2 * area + 8,
-    )  # fmt: skip
+    both = {"y": Out(act, i8, pixels), "x": In(act, i8, pixels), "z": In(act, i8, pixels), **ends}
+
+    @instruction(compute, **both, t=In(par, terms, (block,)), cycles=2 * area + 8)
     def add(self, y, x, z, t, zero, low, high):
         for i, j, o in nest(y.shape):
             a = rescale((i32(x[i, j, o]) + t.bias[0]) * 2**20, t.mul[0], t.shift[0], rounding="tflite")
             b = rescale((i32(z[i, j, o]) + t.bias[1]) * 2**20, t.mul[1], t.shift[1], rounding="tflite")
             y[i, j, o] = i8(requantize(a + b, t.mul[2], t.shift[2], zero, low, high, rounding="tflite"))
+
+    @instruction(compute, **both, t=In(par, joints, (block,)), cycles=2 * area + 8)
+    def add_float(self, y, x, z, t, zero, low, high):
+        for i, j, o in nest(y.shape):
+            s = (i32(x[i, j, o]) + t.bias[0]) * t.mul[0] + (i32(z[i, j, o]) + t.bias[1]) * t.mul[1]
+            y[i, j, o] = i8(requantize_float(s, t.scale[0], zero, low, high))
 
     # ---- encoding: flags and addresses are the compiler's
     HEAD = "op:3 pop_prev:1 pop_next:1 push_prev:1 push_next:1 kind:3"
@@ -179,12 +187,12 @@ class Strawberry(Accelerator):
             low=c.low, high=c.high,
         )  # fmt: skip
 
-    @encodes(add)
+    @encodes(add, add_float)
     def join(self, c):
         return self.RUN(
-            **c.flags, kind=5, i=c.H, j=c.W, dst=c.y.at, di=c.y.stride[0], dj=c.y.stride[1], src=c.x.at,
-            si=c.x.stride[0], sj=c.x.stride[1], aux=c.z.at, ai=c.z.stride[0], aj=c.z.stride[1], par=c.t.at,
-            zero=c.zero, low=c.low, high=c.high,
+            **c.flags, kind=5 if c.name == "add" else 6, i=c.H, j=c.W, dst=c.y.at, di=c.y.stride[0],
+            dj=c.y.stride[1], src=c.x.at, si=c.x.stride[0], sj=c.x.stride[1], aux=c.z.at, ai=c.z.stride[0],
+            aj=c.z.stride[1], par=c.t.at, zero=c.zero, low=c.low, high=c.high,
         )  # fmt: skip
 
     # ---- drivers, cost

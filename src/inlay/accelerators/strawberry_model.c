@@ -42,19 +42,6 @@ static run_t run_of(const uint8_t *w) {
     return c;
 }
 
-/* The product with a float, ties to even. */
-static int64_t scale_float(int32_t x, int32_t bits_of_scale) {
-    float scale, product;
-    memcpy(&scale, &bits_of_scale, sizeof scale);
-    product = (float)x * scale;
-    if (!(product > -1073741824.0f)) { return -1073741824; }
-    if (!(product < 1073741824.0f)) { return 1073741824; }
-    int64_t whole = (int64_t)product;
-    float rest = product - (float)whole;
-    int odd = (int)(whole & 1);
-    return whole + (rest > 0.5f || (rest == 0.5f && odd)) - (rest < -0.5f || (rest == -0.5f && odd));
-}
-
 static void multiply(int64_t block, int32_t *a, const int8_t *x, const int8_t *w) {
     for (int64_t k = 0; k < block; ++k) {
         for (int64_t o = 0; o < block; ++o) {
@@ -88,6 +75,7 @@ static const shape_t SHAPES[] = {
     {ACT, ACC, -1, 0, 1, 0, 1, 8},  /* finish */
     {ACT, ACC, -1, 0, 1, 0, 1, 8},  /* finish, floats */
     {ACT, ACT, ACT, 1, 1, 0, 2, 8}, /* add */
+    {ACT, ACT, ACT, 1, 1, 0, 2, 8}, /* add, floats */
 };
 
 static int64_t checked(model_t *m, shape_t s, const run_t *c, int64_t dst, int64_t src, int64_t aux) {
@@ -112,14 +100,16 @@ static void element(model_t *m, int kind, const run_t *c, int64_t dst, int64_t s
     default:
         for (int64_t o = 0; o < block; ++o) {
             int8_t x = ((const int8_t *)from)[o], z = ((const int8_t *)beside)[o];
-            ((int8_t *)to)[o] = scaled_sum(x, z, t, block, c->zero, c->low, c->high);
+            int8_t sum = kind == 5 ? scaled_sum(x, z, t, block, c->zero, c->low, c->high)
+                                   : weighted_sum(x, z, t, block, c->zero, c->low, c->high);
+            ((int8_t *)to)[o] = sum;
         }
     }
 }
 
 static int64_t run_instruction(model_t *m, const uint8_t *w, time_taken_t *taken) {
     int kind = kind_of(w);
-    if (kind > 5) { return fault(m, FAULT_WORD, kind); }
+    if (kind > 6) { return fault(m, FAULT_WORD, kind); }
     run_t c = run_of(w);
     shape_t s = SHAPES[kind];
     if (c.i < 1 || c.j < 1) { return fault(m, FAULT_WORD, c.i); }

@@ -185,6 +185,30 @@ static int8_t scaled_sum(int8_t x, int8_t z, const uint8_t *t, int64_t lanes, in
     return clamped(rescale_tflite(sum, term(t, 1, lanes, 2), shift_of(t, lanes, 2)), zero, low, high);
 }
 
+/* The product with a float, ties to even. */
+static inline int64_t scale_float(int32_t x, int32_t bits_of_scale) {
+    float scale, product;
+    memcpy(&scale, &bits_of_scale, sizeof scale);
+    product = (float)x * scale;
+    if (!(product > -1073741824.0f)) { return -1073741824; }
+    if (!(product < 1073741824.0f)) { return 1073741824; }
+    int64_t whole = (int64_t)product;
+    float rest = product - (float)whole;
+    int odd = (int)(whole & 1);
+    return whole + (rest > 0.5f || (rest == 0.5f && odd)) - (rest < -0.5f || (rest == -0.5f && odd));
+}
+
+/* The sum of two bytes, each with a bias and an integer that it is times: lanes 0 and 1 of the terms. */
+static inline int8_t weighted_sum(int8_t x, int8_t z, const uint8_t *t, int64_t lanes, int64_t zero, int64_t low,
+                                  int64_t high) {
+    uint32_t sum = 0;
+    for (int n = 0; n < 2; ++n) {
+        uint32_t value = (uint32_t)(int32_t)(n ? z : x) + (uint32_t)term(t, 0, lanes, n);
+        sum += value * (uint32_t)term(t, 1, lanes, n);
+    }
+    return clamped(scale_float((int32_t)sum, term(t, 2, lanes, 0)), zero, low, high);
+}
+
 /* ---- time */
 
 /* The tokens of a word: which it waits for (`pops`), or pushes; -1 for none. */

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never, cast
 
 from inlay.cli._memory_text import memory_lines, text_of
-from inlay.cli._model import counted
+from inlay.cli._model import counted, size_text
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import KernelSchedule, LoopsExplanation, Nest
 from inlay.pipeline.explain.memory import MemoryExplanation
@@ -16,6 +16,7 @@ from inlay.pipeline.explain.story import Lives, Part, Story, Told
 from inlay.placement.explain.reasons import time_text
 from inlay.schedule.choose import Decision
 from inlay.transforms.fuse_ops import Border, KernelCall
+from inlay.transforms.round_operands import REASONS
 
 _FEW = 2
 """Blocks of a schedule that are shown when not all are asked for."""
@@ -212,8 +213,35 @@ def _numerics(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
     yield f"{counted(len(e.floats), 'operation')} {between} in floats{':' if e.floats else ''}"
     for o in e.floats:
         yield f"  {o.operator} ({o.span or o.value}): {o.message}"
+    yield from _precision(e, everything=everything)
     if e.integers and not everything:
         yield "--all shows every operation with the range of its accumulator"
+
+
+def _precision(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
+    if e.precision != "f32":
+        narrow = [p for p in e.products if p.reason is None]
+        asked = f"asked for by --precision {e.precision}"
+        yield f"{counted(len(narrow), 'product')} of floats in {e.precision}: {asked}"
+        if everything:
+            yield from (f"  {p.operator} ({p.span or p.value})" for p in narrow)
+        else:
+            yield from (f"  {n:4} x {what}" for what, n in Counter(p.operator for p in narrow).most_common())
+        wide = [(p, REASONS[p.reason]) for p in e.products if p.reason is not None]
+        yield f"{counted(len(wide), 'product')} of floats in f32{':' if wide else ''}"
+        if everything:
+            yield from (f"  {p.operator} ({p.span or p.value}): {why}" for p, why in wide)
+        else:
+            found = Counter(f"{p.operator}: {why}" for p, why in wide)
+            yield from (f"  {n:4} x {what}" for what, n in found.most_common())
+    for dtype in sorted({str(s.dtype) for s in e.stored}):
+        for kept in (True, False):
+            chosen = [s for s in e.stored if str(s.dtype) == dtype and s.is_kept is kept]
+            what, size = counted(len(chosen), "constant"), size_text(sum(s.bytes for s in chosen))
+            if chosen and kept:
+                yield f"{what} stored as {dtype}, which holds them: {size}, half of f32"
+            elif chosen:
+                yield f"{what} stored as f32 that {dtype} holds in {size}: no instruction widens it (F16C)"
 
 
 def _story(e: Story) -> Iterator[str]:

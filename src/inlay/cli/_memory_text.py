@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from inlay.arith.expr import Int
 from inlay.cli._model import counted, size_text
 from inlay.cli._spills import spill_lines
+from inlay.machine.memory import PoolKind
 from inlay.memory.account import Account, Held
 from inlay.memory.plan import CONSTANTS, Alternative, FunctionPlan, MemoryPart
 from inlay.pipeline.explain.memory import MemoryExplanation, Planned, StackUse
@@ -24,13 +25,16 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
     if e.dims.unbounded:
         names = e.dims.unbounded
         yield f"  {', '.join(names)} have no size here, and what depends on them is not in the sums:"
-        yield f"  give sizes with --typical {names[0]}=SIZE, or fix them with --fix-dim"
+        yield f"  give sizes with --typical {names[0]}=SIZE, or say them with --bound-dim or --fix-dim"
     for account in e.accounts:
         yield from _account(e, account, everything=everything)
     yield from map(_stack, e.stacks)
     for memory, budget in e.budgets.items():
         takes = next((a.total for a in e.accounts if a.memory == memory), 0)
+        has = next((a.capacity for a in e.accounts if a.memory == memory), None)
         text = f"takes at most {takes:,}" if takes else "nothing is there, so it has no effect"
+        if takes and has is not None and budget > has:
+            text += f"; it has no more than {has:,}, so the budget has no effect"
         yield f"budget of {memory}, {budget:,} bytes: {text}"
     if e.plain:
         bytes_, ns = sum(f.bytes for f in e.plain), sum(f.saves_ns for f in e.plain)
@@ -68,12 +72,24 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         ("  alignment", a.alignment, "", a.alignment > 0),
         ("  unused", a.unused, "", a.unused > 0),
         ("results", a.results, "the caller gets their memory", a.results > 0),
-        ("copied results", a.copies, "when blocks are gone", a.copies > 0),
+        ("copied results", a.copies, _copied(a), a.copies > 0),
         ("other values", a.values, "allocated while the program runs", a.values > 0),
         ("of the machine", a.machine, "tensors that the virtual machine makes, at most", a.machine > 0),
         ("scratch", a.scratch, f"of kernels, {threads}", a.scratch > 0),
+        (
+            "functions",
+            a.functions,
+            "what is called and has memory of its own, at most at once",
+            a.functions > 0,
+        ),
         ("a call at most", a.peak, _bound(a), a.peak > 0 or not a.constants),
         ("constants", a.constants, where, a.constants > 0),
+        (
+            "regions",
+            a.regions,
+            "what streams of devices work in, as long as the program is loaded",
+            a.regions > 0,
+        ),
         ("together", a.total, size_text(a.total), True),
         ("inputs", a.inputs, "not in the sum: the caller has them", a.inputs > 0),
     )
@@ -89,6 +105,12 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         if len(shown) < len(a.held):
             rest = a.held[len(shown) :]
             yield f"    and {counted(len(rest), 'value')} more with {sum(h.bytes for h in rest):,} bytes"
+
+
+def _copied(a: Account) -> str:
+    return (
+        "when blocks are gone" if a.kind is PoolKind.HEAP else "not in the sum: the caller has them elsewhere"
+    )
 
 
 def _bound(a: Account) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 
 from inlay.base.diagnostics import Collector, InlayError, RunError, error_of
 from inlay.base.registry import suggestion
+from inlay.base.usual_sizes import is_batch
 from inlay.bytecode import formula
 from inlay.bytecode.formula import Arg, Formula
 from inlay.bytecode.program import RELATIONS, Entry, Program
@@ -237,7 +238,7 @@ def _solved(
 
 def _usual(name: str) -> tuple[int, ...]:
     """Return the sizes to try for a dim; one item for what is called a batch."""
-    return (1, *_USUAL) if "batch" in name.lower() or name in ("N", "B") else _USUAL
+    return (1, *_USUAL) if is_batch(name) else _USUAL
 
 
 def _groups(free: Sequence[int], relations: Sequence[Relation]) -> list[set[int]]:

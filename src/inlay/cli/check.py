@@ -41,6 +41,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         output.say(f"{'FAILED' if step.failure else 'ok':7} {step.section}: {step.what}")
         if step.failure:
             output.say(f"        {step.failure}")
+        if step.at:
+            output.say(f"        look at {step.at} first")
         if step.program:
             output.say("        the smallest program that shows it:")
             for line in step.program.splitlines():

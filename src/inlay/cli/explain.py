@@ -37,7 +37,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(str(v) for v in View),
         default=str(View.PLACEMENT),
         help="what to show: where operations run, what becomes one kernel, how kernels are scheduled, where "
-        "values live, or what of a quantized model is computed in integers",
+        "values live, or in what formats products are computed and constants stored",
     )
     parser.add_argument(
         "--at", default="", metavar="NODE", help="show all of that about one operation: names as in --pin"
@@ -76,6 +76,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             arguments.view != View.MEMORY and not arguments.at,
             ("plan", "budget", "output", "certificate"),
             f"with --view {arguments.view}: it is about memory",
+        ),
+        (
+            arguments.view not in (View.LOOPS, View.MEMORY) and not arguments.at,
+            ("batch",),
+            f"with --view {arguments.view}: it is about kernels",
         ),
     )
     if arguments.output is not None:

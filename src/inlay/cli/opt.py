@@ -27,12 +27,13 @@ from inlay.passes.discover import pass_table, passes_named
 from inlay.passes.manager import Pipeline, order_fault, run_pipeline
 from inlay.pipeline import build_kernels
 from inlay.pipeline.building import build_options, explaining_options
-from inlay.pipeline.options import PlaceOptions
+from inlay.pipeline.options import PRECISIONS, PlaceOptions
 from inlay.pipeline.planning import meanings_of, setting_of
 from inlay.pipeline.route import LINK
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
-from inlay.transforms import unroll_loops
+from inlay.transforms import round_operands, unroll_loops
+from inlay.transforms.round_operands import PrecisionOptions
 
 _HINTS = {
     Property.ANF: "put to-anf before it",
@@ -48,6 +49,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--passes", default="", metavar="A,B,C", help="passes, in order")
     add_extern_argument(parser)
     parser.add_argument("--board", default="host", help="the machine that passes plan for")
+    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0], help="for round-operands")
     parser.add_argument("-o", "--output", type=Path, help="where to write; by default, print")
     parser.add_argument("--remarks", action="store_true", help="print what passes decided and why")
 
@@ -71,7 +73,12 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     builds, for_boards = build_kernels.PASS.name in names, (plan_places, unroll_loops, build_kernels)
     users = [step.PASS.name for step in for_boards]
     neither = not set(users) & set(names)
-    refuse(arguments, (neither, ("board",), f"without the pass {', '.join(users[:-1])} or {users[-1]}"))
+    rounds = round_operands.PASS.name in names
+    refuse(
+        arguments,
+        (neither, ("board",), f"without the pass {', '.join(users[:-1])} or {users[-1]}"),
+        (not rounds, ("precision",), f"without the pass {round_operands.PASS.name}"),
+    )
     check_outputs(arguments, arguments.output)
     tables = [pass_table(f"inlay.{p}") for p in ("placement", "memory", "pipeline", "transforms")]
     for name in filter(None, names):
@@ -88,6 +95,8 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         context = PassContext(operators, lambda expression: evaluate_expr(expression, meanings))
     else:
         context = _context(arguments.board, builds=builds)
+    if rounds:
+        context = context.with_options(PrecisionOptions(arguments.precision))
     given = _held(module)
     fault = order_fault(passes, given)
     if fault is not None:

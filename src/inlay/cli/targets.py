@@ -121,7 +121,8 @@ def describe(board: Board, without_code: Mapping[str, str], output: Output) -> N
         arch = board.arch_of(d.name)
         code = "described only" if d.name in without_code else f"code by {arch.generator}"
         shares = f", shares {d.shares}" if d.shares else ""
-        output.say(f"  device {d.name} ({d.arch}; {code}{shares}): {', '.join(d.memories)}")
+        host = ", the host" if d is board.host else ""
+        output.say(f"  device {d.name} ({d.arch}; {code}{shares}{host}): {', '.join(d.memories)}")
     for m in board.memories:
         size = "unbounded" if m.bytes is None else f"{m.bytes} bytes"
         output.say(f"  memory {m.name}: {m.kind}, {size}" + (f", of {m.owner}" if m.owner else ""))
@@ -132,6 +133,8 @@ def describe(board: Board, without_code: Mapping[str, str], output: Output) -> N
         )
     for name, devices in board.hardware:
         output.say(f"  {' and '.join(devices)} share {name} and exclude each other")
+    if board.unread:
+        output.say(f"  for readers of the file alone, no plan reads it: {', '.join(board.unread)}")
     if without_code:
         output.say("  plans are made for all of it; one that uses these is explained and not compiled:")
     for device, reason in without_code.items():

@@ -145,13 +145,17 @@ class _Range(NamedTuple):
     last: Int
 
 
+def _layout(b: Buffer) -> tuple[object, ...]:
+    return b.shape, b.strides, b.first
+
+
 class _Pair:
     """A result that might be written over an operand."""
 
     def __init__(self, result: Buffer, operand: Buffer) -> None:
         self._result = result
         self._operand = operand
-        alike = (result.shape, result.strides) == (operand.shape, operand.strides)
+        alike = _layout(result) == _layout(operand)
         self._by_axis = alike and result.dtype.itemsize == operand.dtype.itemsize
         self._touch: dict[Stmt, tuple[bool, bool]] = {}
 

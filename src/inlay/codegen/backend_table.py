@@ -82,6 +82,32 @@ def unavailable(board: Board, device: str) -> str:
     return f"{arch.name} has the loader '{arch.loader}', needed {' or '.join(known)}{hint}"
 
 
+def no_host(board: Board) -> str:
+    """Return why the host of a board cannot be one, or nothing.
+
+    A host for which no code is made here is one that is only described: it can be planned for.
+    """
+    backend = backend_of(board, board.host.name)
+    if backend is None or type(backend).generator is not Backend.generator:
+        return ""
+    return f"'{board.host.arch}' is the code of devices beside a host, and runs no program"
+
+
+def passed_over(board: Board) -> list[tuple[str, str, str]]:
+    """Return what a board says of architectures that would do nothing: the name of one, the key, and why."""
+    found: list[tuple[str, str, str]] = []
+    for arch in board.archs:
+        devices = [d.name for d in board.devices if d.arch == arch.name]
+        backend = backend_of(board, devices[0]) if devices else None
+        if backend is None:
+            continue
+        if arch.detect and type(backend).detect is Backend.detect:
+            found.append((arch.name, "detect", f"devices of '{arch.loader}' are not asked what they are"))
+        if arch.parameters and devices == [board.host.name]:
+            found.append((arch.name, "parameters", f"'{devices[0]}' is the host, which takes none"))
+    return found
+
+
 def works_in(board: Board, device: Device) -> tuple[str, ...]:
     """Return the memories that a device works in: all of them where no code is made for it."""
     backend = backend_of(board, device.name)

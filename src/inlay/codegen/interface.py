@@ -25,6 +25,7 @@ from typing import Protocol
 import numpy as np
 
 from inlay.analysis.candidates import Candidate, Miss
+from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym
 from inlay.codegen.cache import ObjectCache
 from inlay.codegen.image import Image
@@ -112,12 +113,14 @@ class Needs:
         workspace: scratch over `dims`, if any.
         stack: bytes of temporaries on the stack of one caller; None where nobody says.
         accesses: when it touches its tensors; None where nobody says.
+        note: what explanations say of the code.
     """
 
     dims: tuple[Sym, ...]
     workspace: Workspace | None
     stack: int | None = None
     accesses: Accesses | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +334,13 @@ class Backend(Protocol):
         """
         return ()
 
+    def region(self, arch: Arch, kernel: Kernel) -> int:
+        """Return the bytes of a kernel's own in the memory of its device, for each set of its constants.
+
+        They are there as long as the program is loaded.
+        """
+        return 0
+
     def reads_panels(self, arch: Arch) -> bool:
         """Whether contractions read constants in panels (`transforms/pack_weights.py`)."""
         return contraction in self.rules(arch)
@@ -399,6 +409,13 @@ class Backend(Protocol):
         """
         return {}
 
+    def byte_formats(self, arch: Arch) -> frozenset[DType]:
+        """Return which formats of bytes operands of its regions may have; none where that does not matter.
+
+        Where the devices of a board take one of both, programs compute in that one.
+        """
+        return frozenset()
+
     def cost(self, arch: Arch) -> CostHook | None:
         """Return what predicts the time of operations; None leaves that to figures of the board."""
         return None
@@ -410,6 +427,13 @@ class Backend(Protocol):
     def generator(self, target: Target, cache: ObjectCache | None) -> Generator | None:
         """Return what makes the code of a program whose host such a device is, if it can be one."""
         return None
+
+    def needs(self, job: DeviceJob) -> Mapping[str, Needs]:
+        """Return what code of a device needs beside its operands, without making any: as `emit` says it.
+
+        Kernels that are loops are left out, as their loops say it. Asked by who only explains.
+        """
+        return {}
 
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Make the code of a device.

@@ -4,6 +4,8 @@ A factor is in memory, its few elements next to each other: the same ones for al
 as one integer of 32 bits and broadcast, or those of neighboring lanes side by side, which are one vector.
 Formats narrower than the instruction's are widened behind the load. Anything else is the plain sum.
 
+Factors of bf16 are their bits, and their sums are floats.
+
 One product of two narrow integers that is added to a sum of 32 bits is half a dot product of pairs, the
 second factor 0 where the first has its sign. Multiplying 32 by 32 bits takes two, and one to add.
 """
@@ -59,7 +61,7 @@ class DotEmitter:
             left = self._factor(first, x.width, chosen, kind.first, instruction, mask)
             right = self._factor(second, x.width, chosen, kind.second, instruction, mask)
             parts.append(self._applied(instruction, self._part(total, chosen), left, right))
-        return Value(self._joined(parts, step), I32, lanes)
+        return Value(self._joined(parts, step, kind.sums), kind.sums, lanes)
 
     def single(self, x: Scalar, value: Callable[[Scalar], Value]) -> Value | None:
         """Return a sum with one product, None where `x` is something else or no instruction computes it.
@@ -89,7 +91,7 @@ class DotEmitter:
             chosen = range(start, start + instruction.lanes)
             factors = [self._as_operand(self._part(v, chosen), instruction) for v in (first, second)]
             parts.append(self._applied(instruction, self._part(total, chosen), *factors))
-        return Value(self._joined(parts, instruction.lanes), I32, lanes)
+        return Value(self._joined(parts, instruction.lanes, I32), I32, lanes)
 
     def _as_operand(self, sums: str, instruction: Instruction) -> str:
         """Return lanes of 32 bits as an operand of an instruction, with its type in front."""
@@ -151,7 +153,7 @@ class DotEmitter:
 
     def _applied(self, instruction: Instruction, acc: str, a: str, b: str) -> str:
         """Return a sum with the products of two factors added."""
-        type, name = vector("i32", instruction.lanes), f"@llvm.{instruction.intrinsic}"
+        type, name = vector(instruction.kind.sums.llvm, instruction.lanes), f"@llvm.{instruction.intrinsic}"
         given = vector("i16", 2 * instruction.lanes) if instruction.sums else type
         before = [type] if instruction.adds else []
         types = ", ".join([*before, *[_operand_type(instruction)] * 2])
@@ -173,18 +175,18 @@ class DotEmitter:
         mask = f"<{len(lanes)} x i32> <{chosen}>"
         return self._pure(f"shufflevector {total.typed}, {total.type} poison, {mask}", total.text)
 
-    def _joined(self, parts: list[str], lanes: int) -> str:
+    def _joined(self, parts: list[str], lanes: int, dtype: DType) -> str:
         """Return vectors side by side, joined one after the other."""
         whole, count = parts[0], lanes
         for part in parts[1:]:
             if count > lanes:
                 chosen = [str(i) if i < lanes else "poison" for i in range(count)]
                 mask = ", ".join(f"i32 {i}" for i in chosen)
-                type = vector("i32", lanes)
+                type = vector(dtype.llvm, lanes)
                 part = self._pure(
                     f"shufflevector {type} {part}, {type} poison, <{count} x i32> <{mask}>", part
                 )
-            type, mask = vector("i32", count), ", ".join(f"i32 {i}" for i in range(count + lanes))
+            type, mask = vector(dtype.llvm, count), ", ".join(f"i32 {i}" for i in range(count + lanes))
             whole = self._pure(
                 f"shufflevector {type} {whole}, {type} {part}, <{count + lanes} x i32> <{mask}>", whole, part
             )

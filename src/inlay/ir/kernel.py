@@ -25,6 +25,7 @@ class Access(StrEnum):
     READ = "read"
     WRITE = "write"
     UPDATE = "update"
+    FILL = "fill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,10 @@ class Port:
     Attributes:
         name: for people.
         type: shape over the kernel's dims, and dtype.
-        access: read, write (every element is written, none is read) or update (it holds the
+        access: read, write (every element is written, none is read), update (it holds the
             tensor of the read port `may_alias`, and the kernel changes some of it: callers give one
-            tensor for both).
+            tensor for both) or fill (the kernel writes a part that nobody has written or read before,
+            and nothing else of it: `may_alias` is as with update, or None where it is the first part).
         memories: names of allowed memories, None = any the device addresses.
         may_alias: index of a read port whose buffer this write port may share, element by element
             in place (each element is read before the same element is written).
@@ -193,6 +195,8 @@ class Kernel:
         origin: what it was made from, for reports (`conv2d+add+relu`).
         batch: how several independent calls may run as one; None if they may not.
         accesses: what its code says of its tensors; None where nobody knows.
+        stays: bytes that are its own as long as the program is loaded, and the memory that they are in.
+        note: what explanations say of its code.
     """
 
     name: str
@@ -207,3 +211,5 @@ class Kernel:
     origin: str = ""
     batch: Batch | None = None
     accesses: Accesses | None = None
+    stays: tuple[int, str] = (0, "")
+    note: str = ""

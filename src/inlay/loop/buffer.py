@@ -53,6 +53,9 @@ Scope.REGISTER = Scope("register")
 Scope.MATRIX = Scope("matrix")
 
 
+_AT_THE_BEGINNING = lit(0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
     """A multi-dimensional array in one memory. Identity is the object.
@@ -63,6 +66,9 @@ class Buffer:
         dtype: element format; booleans occupy one byte in memory.
         scope: where the bytes are.
         strides: distance between neighbors of each axis, in elements; None = row-major, dense.
+        per_part: whether each part of a parallel loop has one.
+        first: elements before the first one, from where the caller says that the buffer begins: a window
+            of a larger tensor is given that tensor.
     """
 
     name: str
@@ -71,10 +77,11 @@ class Buffer:
     scope: Scope = Scope.PARAM
     strides: tuple[Int, ...] | None = None
     per_part: bool = False
+    first: Int = _AT_THE_BEGINNING
 
 
 def flat_index(b: Buffer, indices: tuple[Int, ...]) -> Int:
-    """Return the distance of an element from the first, in elements.
+    """Return the distance of an element from where its buffer begins, in elements.
 
     Of a loop over several axes, neighbors are seen to be next to each other.
     """
@@ -84,7 +91,7 @@ def flat_index(b: Buffer, indices: tuple[Int, ...]) -> Int:
         for extent in reversed(b.shape[1:]):
             steps.append(steps[-1] * extent)
         strides = tuple(reversed(steps))
-    total = lit(0)
+    total = b.first
     for index, stride in zip(indices, strides, strict=False):
         total = total + index * stride
     return rejoined(total)

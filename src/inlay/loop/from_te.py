@@ -17,6 +17,7 @@ inputs nor outputs live in WORKSPACE buffers, allocated around everything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from inlay.arith.expr import Int, Sym, fresh, lit, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
@@ -78,7 +79,7 @@ class _Names:
 
 def _param(t: Tensor, names: _Names) -> Buffer:
     b = t.buffer
-    return Buffer(names.unique(b.name), b.shape, b.dtype, Scope.PARAM, b.strides)
+    return replace(b, name=names.unique(b.name), scope=Scope.PARAM)
 
 
 def _nest(root: Root, buffers: dict[Buffer, Buffer], names: _Names) -> Stmt:
@@ -111,7 +112,7 @@ def free_symbols(params: Sequence[Buffer], body: Stmt) -> Iterator[Sym]:
     bound: set[Sym] = set()
     seen: dict[Sym, None] = {}
     for b in params:
-        _note(b.shape, seen)
+        _note((*b.shape, *(b.strides or ()), b.first), seen)
     for s in stmts_below(body):
         match s:
             case For(var=var):

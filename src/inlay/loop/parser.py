@@ -127,7 +127,8 @@ class _Parser:
         if t.accept("strides"):
             t.expect("[")
             strides = tuple(t.sequence(self._int, "]"))
-        buffer = Buffer(name, shape, dtype, scope, strides, per_part=t.accept("per_part"))
+        first = self._int() if t.accept("first") else lit(0)
+        buffer = Buffer(name, shape, dtype, scope, strides, per_part=t.accept("per_part"), first=first)
         self._buffers[name] = buffer
         return buffer
 

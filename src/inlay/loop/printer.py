@@ -128,6 +128,8 @@ class _Printer:
             text += f" @{b.scope}"
         if b.strides is not None:
             text += f" strides [{self.ints(b.strides)}]"
+        if b.first != 0:
+            text += f" first {self.int(b.first)}"
         return text + " per_part" if b.per_part else text
 
     def int(self, e: Int) -> str:

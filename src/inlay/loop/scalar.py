@@ -11,7 +11,7 @@
                                        select is legal: code generators mask or branch)
         | f32(s)             Cast
         | fma(a, b, c), ...  Intrinsic
-        | dot(j < 4, s, s, s) Dot      a sum of products of narrow integers added to an i32
+        | dot(j < 4, s, s, s) Dot      a sum of products of narrow numbers added to an i32 or f32
         | dot_saturating(..)           the same, sums of pairs of products as the nearest i16
         | let x = s in s     Bind      an i64 scalar that indices of the body may use (gather)
         | sum(k < n) s       Reduce    only in tensor expressions, at the top of a compute
@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inlay.arith.dtype import I32, I64, DType
+from inlay.arith.dtype import I64, DType
 from inlay.arith.expr import Int, Sym
 from inlay.loop.buffer import Buffer
 
@@ -238,17 +238,18 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dot:
-    """A few products of narrow integers, added to a sum: what dot-product instructions compute.
+    """A few products of narrow numbers, added to a sum: what dot-product instructions compute.
 
     `acc + a(0) * b(0) + ... + a(width - 1) * b(width - 1)` in i32, wrapping. The formats of `a` and `b`,
-    which may differ, say how each is widened. One that saturates brings the sum of each pair of neighboring
+    which may differ, say how each is widened. Of bf16 in f32, the last product is added first; a number below
+    2^-126, a factor or a sum, may count as 0. One that saturates brings the sum of each pair of neighboring
     products (0 and 1, 2 and 3, ...) to the nearest i16 before it is added.
 
     Attributes:
         sym: the number of a product, from 0; only `a` and `b` mention it.
         width: how many products; even where it saturates.
-        acc: an i32.
-        a, b: of `i8`, `u8` or `i16`, whose products are exact.
+        acc: an i32; an f32 for `bf16`.
+        a, b: of `i8`, `u8` or `i16`, or both of `bf16`, whose products are exact.
         saturates: whether sums of pairs do.
     """
 
@@ -262,7 +263,7 @@ class Dot:
     @property
     def dtype(self) -> DType:
         """The format of the sum."""
-        return I32
+        return self.acc.dtype
 
 
 Scalar = Lit | Index | Name | Load | Unary | Binary | Select | Cast | Intrinsic | Bind | Dot | Reduce

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from inlay.arith.dtype import BOOL, I32, I64, DType, Kind
+from inlay.arith.dtype import BOOL, I64, DType, Kind
 from inlay.arith.expr import Int, Sym, symbols
 from inlay.base.diagnostics import Collector, Diagnostic
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.dots import is_factor
+from inlay.loop.dots import are_factors
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.printer import print_scalar, print_stmt
 from inlay.loop.scalar import (
@@ -104,7 +104,7 @@ class _Checker:
         for b in (*f.params, *f.workspaces):
             self._buffers[b] = 0
             self._ints(b.shape)
-            self._ints(b.strides or ())
+            self._ints((*(b.strides or ()), b.first))
         self._stmt(f.body)
 
     # ---------------------------------------------------------------- statements
@@ -325,9 +325,9 @@ class _Checker:
         self._need(x.width >= 1, "dtype", f"found a dot of {x.width} products")
         if x.saturates:
             self._need(x.width % 2 == 0, "dtype", f"found {x.width} products, needed pairs that saturate")
-        self._need(x.acc.dtype == I32, "dtype", f"found a dot added to {x.acc.dtype}, needed i32")
-        for factor in (x.a.dtype, x.b.dtype):
-            self._need(is_factor(factor), "dtype", f"found a dot of {factor}, needed i8, u8 or i16")
+        found = f"found a dot of {x.a.dtype} and {x.b.dtype} added to {x.acc.dtype}"
+        needed = "needed i8, u8 or i16 added to i32, or bf16 to f32"
+        self._need(are_factors(x.a.dtype, x.b.dtype, x.acc.dtype), "dtype", f"{found}, {needed}")
 
     def _need(self, condition: bool, kind: str, message: str) -> None:  # noqa: FBT001
         if not condition:

@@ -15,6 +15,7 @@ nothing returns the object it was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from inlay.arith.expr import Int, Sym, fresh, from_atom, rebuild
@@ -409,8 +410,7 @@ def fresh_copy(s: Stmt, rename: Callable[[str], str]) -> Stmt:
             ints[inner.var] = from_atom(fresh(rename(inner.var.name)))
         elif isinstance(inner, Alloc):
             b = inner.buffer
-            copy = Buffer(rename(b.name), b.shape, b.dtype, b.scope, b.strides, b.per_part)
-            buffers[b] = copy
+            buffers[b] = replace(b, name=rename(b.name))
     copied = Rewrite(ints, buffers).stmt(s)
 
     def renamed(x: Stmt) -> Stmt:

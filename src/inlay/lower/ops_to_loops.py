@@ -234,10 +234,14 @@ def _distinct(outputs: list[te.Tensor], inputs: list[te.Tensor]) -> list[te.Tens
     result: list[te.Tensor] = []
     for t in outputs:
         if t in seen:
-            t = te.compute(t.shape, t.__getitem__, name=t.buffer.name)
+            t = _copy(t)
         seen.add(t)
         result.append(t)
     return result
+
+
+def _copy(t: te.Tensor) -> te.Tensor:
+    return te.compute(t.shape, lambda *i: t[i], name=t.buffer.name)
 
 
 # --------------------------------------------------------------------------- loops rules

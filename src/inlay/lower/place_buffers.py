@@ -211,7 +211,7 @@ def _walk(s: Stmt, loop: LoopKind | None, room: _Room, found: dict[Buffer, Buffe
     scope = room.place(s, connects=loop is None and _has_parallel(s.body))
     per_part = scope.is_scratch and loop is LoopKind.PARALLEL
     if scope != b.scope or per_part:
-        found[b] = Buffer(b.name, b.shape, b.dtype, scope, b.strides, per_part=per_part)
+        found[b] = replace(b, scope=scope, per_part=per_part)
     elif scope.is_scratch:
         found[b] = b
     body = _walk(s.body, loop, room, found)

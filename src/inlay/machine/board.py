@@ -2,7 +2,9 @@
 
 A known board is a TOML file in `boards/`, found by its name; a user's is a file anywhere
 (`board_file` reads both), or is built in Python and `check_board` says what is wrong with it. The
-first device is the *host*: it runs the virtual machine. The first memory is the host's.
+first memory is the host's, and the *host* is a device that addresses it: the first one of the architecture
+`native`, where there is one, else the first. It runs the virtual machine. So the order of devices
+says which are preferred, and not which can run a program.
 
 **Access.** A device or an engine addresses the memories it lists. Two devices that both address a
 memory and are coherent there hand values on in it without a copy; a value goes anywhere else over
@@ -16,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from inlay.machine.device import Arch, Coherence, Device, Engine, Link, Order, Queue
-from inlay.machine.memory import Pool, PoolKind
+from inlay.machine.memory import Keeps, Pool, PoolKind
 
 NATIVE = "native"
 """The architecture of the processor that the compiler itself runs on."""
@@ -29,7 +31,7 @@ class Board:
     Attributes:
         name: of the board.
         summary: one line for lists.
-        devices: the host first.
+        devices: among them the host, in order of preference.
         memories: the host's first.
         archs: what the devices are instances of.
         engines, links: who can copy from where to where; links in order of preference.
@@ -50,10 +52,16 @@ class Board:
     coherent: tuple[Coherence, ...] = ()
     default: str = ""
 
-    @property
+    @functools.cached_property
     def host(self) -> Device:
         """The device that runs the virtual machine."""
-        return self.devices[0]
+        own = [d for d in self.devices if self.memories[0].name in d.memories] or list(self.devices)
+        return next((d for d in own if d.arch == NATIVE), own[0])
+
+    @property
+    def others(self) -> tuple[Device, ...]:
+        """All devices but the host."""
+        return tuple(d for d in self.devices if d is not self.host)
 
     @property
     def default_device(self) -> str:
@@ -137,6 +145,17 @@ class Board:
             front = [m for m in behind if m not in ways]
             ways |= {m: found[m] for m in front}
         return ()
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What is said of the machine that no plan reads yet: it is there for people."""
+        return (
+            *(f"keeps of {m.name}" for m in self.memories if m.keeps is not Keeps.RUN),
+            *(f"dims of {e.name}" for e in self.engines if e.dims != 1),
+            *(f"queues of {e.name}" for e in self.engines if e.queues != 1),
+            *(f"queue {q.name} of {q.device}" for q in self.queues),
+            *(f"order {o.after} -> {o.waits} of {o.device}" for o in self.orders),
+        )
 
     @property
     def hardware(self) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -7,7 +7,7 @@ make of boards (`Use`), so only the compiler asks for it, and then always.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.arith import dtype
@@ -25,6 +25,14 @@ def _unchanged(board: Board) -> Board:
     return board
 
 
+def _nothing(_board: Board) -> str:
+    return ""
+
+
+def _all_read(_board: Board) -> Sequence[tuple[str, str, str]]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """What programs make of boards.
@@ -32,10 +40,14 @@ class Use:
     Attributes:
         operators: the names that there are.
         as_run: gives a board as programs run on it.
+        no_host: gives why what a board has as its host cannot be one, or nothing.
+        passed_over: gives what is said of architectures and would do nothing: name, key, why.
     """
 
     operators: Collection[str]
     as_run: Callable[[Board], Board] = _unchanged
+    no_host: Callable[[Board], str] = _nothing
+    passed_over: Callable[[Board], Sequence[tuple[str, str, str]]] = _all_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +170,12 @@ def _check_devices(check: _Check) -> None:
     first = board.memories[0]
     known = all(board.memory(m) for m in board.host.memories)
     if known and first.name not in board.host.memories and not any(check.lost.values()):
-        message = f"'{board.host.name}' is the first device and does not address the first memory"
         check.wrong(
-            "device",
+            "memory",
             0,
-            "memories",
-            f"{message}, '{first.name}'",
-            "the first device is the host, and the first memory its own",
+            "name",
+            f"found no device that addresses the first memory, '{first.name}', which is the host's",
+            "put a memory of the device first that runs the program",
         )
     elif first.kind not in (PoolKind.HEAP, PoolKind.STATIC):
         message = f"'{first.name}' is the memory of the host, being first, and is {first.kind.value}"
@@ -284,6 +295,18 @@ def check_use(board: Board, use: Use, findings: Collector, where: Where) -> None
             if name not in use.operators:
                 hint = suggestion(name, use.operators, "see docs/reference/ops.md")
                 check.wrong("arch", i, "operators", f"found no operator '{name}'", hint)
+    names = [a.name for a in board.archs]
+    for name, key, why in use.passed_over(board):
+        check.wrong(
+            "arch", names.index(name), key, f"found {key}, which does nothing here: {why}", "leave it out"
+        )
+    why = use.no_host(board)
+    if why:
+        host, first = board.host, board.memories[0].name
+        message = f"'{host.name}' is the host, being the first that addresses '{first}': {why}"
+        hint = "give the board a device that runs programs, and put a memory of it first"
+        check.wrong("device", board.devices.index(host), "arch", message, hint)
+        return
     as_run = use.as_run(board)
     for i, device in enumerate(board.devices):
         for message, hint in _cut_off(as_run, device.name):

@@ -1,10 +1,14 @@
-"""Instructions that add a few products of narrow integers to an i32, by the features of a processor.
+"""Instructions that add a few products of narrow numbers to a sum of 32 bits, by the features of a processor.
 
 The one table that schedules, layouts of weights and code generators ask: schedules take the number of
 products and the formats of the factors (`DotProduct`, in the order of preference), LLVM takes the
 instruction (`Instruction`). They wrap, so that each gives what the plain sum gives: `pmaddwd` too,
 whose one sum that is no i32 (-32768 * -32768, twice) becomes -2^31 there as here. Instructions that
 saturate sums of pairs are there too (`saturates`), for who allows that.
+
+Products of two bf16 are added to an f32, the second one first, each sum rounded to nearest: what is plainly
+computed so has the same bits, but that the instruction takes numbers below 2^-126, factors and sums, for 0.
+So it is for who allows products in bf16.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from inlay.arith.dtype import I8, I16, U8, DType
+from inlay.arith.dtype import BF16, F32, I8, I16, I32, U8, DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,14 @@ class DotProduct:
 
     def takes(self, a: DType, b: DType) -> bool:
         """Whether factors of two formats are of its formats, or become so by widening."""
+        if self.first.is_float:
+            return a is self.first and b is self.second
         return self.first.holds(a) and self.second.holds(b)
+
+    @property
+    def sums(self) -> DType:
+        """The format that products are added in."""
+        return F32 if self.first.is_float else I32
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,8 @@ _I8 = DotProduct("i8", 4, I8, I8)
 _U8 = DotProduct("u8", 4, U8, U8)
 _U8I8_PAIRS = DotProduct("u8i8_pairs", 4, U8, I8, saturates=True)
 _I16 = DotProduct("i16", 2, I16, I16)
-KINDS = {k.name: k for k in (_U8I8, _I8, _U8, _U8I8_PAIRS, _I16)}
+_BF16 = DotProduct("bf16", 2, BF16, BF16)
+KINDS = {k.name: k for k in (_U8I8, _I8, _U8, _U8I8_PAIRS, _I16, _BF16)}
 """By name, in the order of preference: the more products the better."""
 
 _VNNI = ("avx512vnni avx512vl", "avxvnni")
@@ -83,6 +95,9 @@ _ROWS = (
     (_I16, "x86_64", 8, "x86.avx2.pmadd.wd", False, 16, ("avx2",)),
     (_I16, "x86_64", 4, "x86.avx512.vpdpwssd.128", True, 32, _VNNI),
     (_I16, "x86_64", 4, "x86.sse2.pmadd.wd", False, 16, ("",)),
+    (_BF16, "x86_64", 16, "x86.avx512bf16.dpbf16ps.512", True, 32, ("avx512bf16",)),
+    (_BF16, "x86_64", 8, "x86.avx512bf16.dpbf16ps.256", True, 32, ("avx512bf16 avx512vl",)),
+    (_BF16, "x86_64", 4, "x86.avx512bf16.dpbf16ps.128", True, 32, ("avx512bf16 avx512vl",)),
     (_U8I8, "aarch64", 4, "aarch64.neon.usdot.v4i32.v16i8", True, 8, ("i8mm",)),
     (_I8, "aarch64", 4, "aarch64.neon.sdot.v4i32.v16i8", True, 8, ("dotprod",)),
     (_U8, "aarch64", 4, "aarch64.neon.udot.v4i32.v16i8", True, 8, ("dotprod",)),

@@ -6,10 +6,11 @@
 
 Scratch memory of a kernel is one more tensor that it writes, in a storage that only this call uses.
 A kernel that updates an operand gets it as its own (`own`), with a copy only if somebody else still
-has it. A row that is computed for one tensor is written into it at once. Every other result gets a
-storage of its own here; which of them share bytes is the business of `plan_memory`. Variables keep
-their names and types, so nothing else of the program changes. Sizes are integers over the dims in
-scope: what is symbolic stays symbolic.
+has it. A tensor that several kernels write parts of (`Access.FILL`) is one tensor, made where the first
+of them is invoked; nobody else has it before the last one. A row that is computed for one tensor is
+written into it at once. Every other result gets a storage of its own here; which of them share bytes is
+the business of `plan_memory`. Variables keep their names and types, so nothing else of the program
+changes. Sizes are integers over the dims in scope: what is symbolic stays symbolic.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ class _Writer:
         self.memories = options.memories
         self.machine = options.machine
         self.viewed: frozenset[Var] = frozenset()
+        # For tensors that parts are missing of: the one that has all. They are one tensor.
+        self.same: dict[Var, Var] = {}
 
     def of_module(self, function: Function) -> Function:
         """Rewrite a function of the module."""
@@ -96,6 +99,7 @@ class _Writer:
     def block(self, block: Expr) -> Expr:
         """Rewrite a block."""
         lets, tail = spine(block)
+        self.same |= _wholes(lets, self.kernels)
         bindings: list[Binding] = []
         parts = self._parts(block)
         rows = _rows(lets, tail, self._makers(lets, parts), self.viewed)
@@ -170,7 +174,15 @@ class _Writer:
         if kernel is None:
             return False
         span = value.span
-        tensors = [a for a in value.args if isinstance(a.type, TensorType)]
+        given = (a for a in value.args if isinstance(a.type, TensorType))
+        tensors: list[Expr] = [self.same.get(a, a) if isinstance(a, Var) else a for a in given]
+        fills = next((p for p in kernel.ports if p.access is Access.FILL), None)
+        if fills is not None:
+            whole = self.same.get(var, var)
+            if fills.may_alias is None:
+                self._store(whole, _tensor_type(whole), self._memories(value, 0, var), value, bindings)
+            self._invoke(kernel, value, var.name, tensors, [whole], bindings)
+            return True
         updated = next((p.may_alias for p in kernel.ports if p.access is Access.UPDATE), None)
         if updated is not None:
             owned = make.call(OWN, (tensors[updated],), span=span, place=value.place)
@@ -362,12 +374,32 @@ def _makes_new(value: Expr, kernels: Mapping[str, Kernel]) -> bool:
     kernel = kernels.get(value.callee.name)
     if kernel is None or kernel.resource is not None:
         return False
-    return all(p.access is not Access.UPDATE for p in kernel.ports)
+    return all(p.access not in (Access.UPDATE, Access.FILL) for p in kernel.ports)
+
+
+def _wholes(lets: Sequence[Let], kernels: Mapping[str, Kernel]) -> dict[Var, Var]:
+    """Return for each tensor that kernels of a block add parts to the variable that has all of them."""
+    found: dict[Var, Var] = {}
+    for let in reversed(lets):
+        call = let.value
+        if isinstance(call, Call) and isinstance(call.callee, GlobalVar):
+            before = filled(call, kernels.get(call.callee.name))
+            if isinstance(before, Var):
+                found[before] = found.get(let.var, let.var)
+    return found
 
 
 def _opens(lets: Sequence[Let]) -> bool:
     """Whether lets give names to dims, which an index behind them might mention."""
     return any(let.value.type is not let.var.type for let in lets)
+
+
+def filled(call: Call, kernel: Kernel | None) -> Expr | None:
+    """Return the tensor that a call of a kernel adds a part to; None where it is another kernel."""
+    for port in () if kernel is None else kernel.ports:
+        if port.access is Access.FILL and port.may_alias is not None:
+            return [a for a in call.args if isinstance(a.type, TensorType)][port.may_alias]
+    return None
 
 
 def size_of(t: TensorType) -> Int:
@@ -390,6 +422,11 @@ def _results(var: Var) -> list[TensorType]:
             hint="ask for the tensors in it to be there, or leave them to be placed",
         )
     return tensors
+
+
+def _tensor_type(var: Var) -> TensorType:
+    assert isinstance(var.type, TensorType), "what has parts is a tensor"
+    return var.type
 
 
 def _open(t: Type) -> Type:

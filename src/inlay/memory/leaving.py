@@ -22,9 +22,9 @@ from dataclasses import replace
 from inlay.arith.bounds import bounds
 from inlay.ir.expr import Function, Var
 from inlay.ir.types import TensorType
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.choose_memories import HOST, Chosen, Known, MemoryOptions
 from inlay.memory.dynamic import stored_results
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.bounds import max_live
 from inlay.packing.buffer import Buffer
@@ -35,6 +35,9 @@ LARGEST_SHARE = 4
 """A result that leaves as pages is at most this part of the block."""
 SMALL_BLOCK = 16_384
 """Bytes of a block that leaves with a result."""
+
+_SMALL_STORAGE, _PART = 4096, 3
+"""Storages beyond so many bytes of which a tensor has less than this part stay behind (`is_part` in C)."""
 
 
 def with_result(
@@ -53,13 +56,16 @@ def with_result(
         return chosen
     own_results = _own_results(activation.function)
     inside = [_buffer(s, s.end, known) for s in chosen.heap[HOST]]
+    is_small = all(bounds(s.bytes, known.ranges).high is not None for s in chosen.heap[HOST])
+    largest = [_buffer(s, s.end, known, least=False) for s in chosen.heap[HOST]] if is_small else []
     fitting: list[tuple[int, Storage]] = []
     for storage, where in chosen.counted.items():
         is_result = where == (HOST, IN_RESULT) and not own_results.isdisjoint(storage.vars)
         if not is_result or storage.unknown(known.symbols) is not None:
             continue
         own = _buffer(storage, activation.positions, known)
-        if _leaves(own, max_live([*inside, own]), storage, options):
+        most = max_live([*largest, own]) if is_small else None
+        if leaves(own.size, max_live([*inside, own]), most, storage, options):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -69,6 +75,28 @@ def with_result(
     return replace(chosen, heap=heap, counted={s: w for s, w in chosen.counted.items() if s is not found})
 
 
+def leaves_bank(results: Sequence[Storage], size: int, options: MemoryOptions) -> Storage | None:
+    """Return which of the results in a block of fixed places takes it along; the others are copied.
+
+    The runtime lets results go in turn, those that could be pages first, and the last one has the block for
+    itself. A small part of a large block is copied or leaves as pages even so.
+
+    Args:
+        results: in the order of the entry.
+        size: of the block.
+        options: whether results leave as pages.
+    """
+
+    def is_part(storage: Storage) -> bool:
+        return size > _SMALL_STORAGE and (storage.bytes.value or 0) < size // _PART
+
+    def is_lifted(storage: Storage) -> bool:
+        return options.lifts and is_part(storage) and (storage.bytes.value or 0) >= FEWEST_BYTES
+
+    *_, last = sorted(results, key=is_lifted, reverse=True)
+    return None if is_part(last) and not (is_lifted(last) and len(results) == 1) else last
+
+
 def _own_results(function: Function) -> frozenset[Var]:
     """Return the storages of results; none where a result shares its storage, or is no tensor."""
     found = [s for leaf, s in stored_results(function) if isinstance(leaf.type, TensorType)]
@@ -76,16 +104,21 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def _leaves(own: Buffer, block: int, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result of a block of at least so many bytes leaves it without being copied."""
-    if storage.bytes.value is not None and 3 * block <= 5 * own.size and block <= SMALL_BLOCK:
+def leaves(size: int, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of so many bytes leaves a block of at least and at most so many without being copied.
+
+    A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
+    """
+    is_most = most is not None and most <= SMALL_BLOCK and 3 * most <= 5 * size
+    if storage.bytes.value is not None and is_most:
         return True
-    return options.lifts and FEWEST_BYTES <= own.size <= block // LARGEST_SHARE
+    return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE
 
 
-def _buffer(storage: Storage, end: int, known: Known) -> Buffer:
-    """Return a storage as it is where dims are as small as they can be."""
-    size = bounds(storage.bytes, known.ranges).low or 0
+def _buffer(storage: Storage, end: int, known: Known, *, least: bool = True) -> Buffer:
+    """Return a storage as it is where dims are as small as they can be, or as large."""
+    found = bounds(storage.bytes, known.ranges)
+    size = (found.low if least else found.high) or 0
     return Buffer(storage.name, storage.start, end + 1, max(size, 0), ALIGNMENT)
 
 

@@ -31,7 +31,7 @@ from inlay.ir.module import Module
 from inlay.ir.op import Effect
 from inlay.ir.types import ExistsType, TensorType, TupleType, Type
 from inlay.ir.walk import free_vars
-from inlay.memory.explicit_alloc import size_of
+from inlay.memory.explicit_alloc import filled, size_of
 from inlay.memory.peak_order import Extra, Problem, Task, find_order, peak_of
 from inlay.memory.read_first import UPDATES
 from inlay.passes.contract import Pass, PassContext, Property, Remark
@@ -175,7 +175,7 @@ class _Stretch:
         self._positions = positions
         self._uses = uses
         self._kernel = kernel
-        self._root = _roots(lets)
+        self._root = _roots(lets, kernel)
 
     def problem(self, sizes: Sizes) -> Problem:
         """Return the tasks, for certain sizes of dims."""
@@ -285,15 +285,17 @@ def _last_uses(lets: Sequence[Let], tail: Expr) -> dict[Var, int]:
     return found
 
 
-def _roots(lets: Sequence[Let]) -> dict[Var, Var]:
+def _roots(lets: Sequence[Let], kernel: Callable[[Expr], Kernel | None]) -> dict[Var, Var]:
     """Return the variable in whose bytes each variable of a block is; none for what takes no bytes of ours.
 
-    The tuple of a kernel is one value with all that is in it.
+    The tuple of a kernel is one value with all that is in it. A tensor with one part more is what it was.
     """
     found: dict[Var, Var] = {}
     for let in lets:
         value = let.value
         match value:
+            case Call(callee=GlobalVar()) if (whole := filled(value, kernel(value))) is not None:
+                shown = whole
             case Call(callee=OpRef(op=op)) if op.alias is not None:
                 shown = value.args[op.alias]
             case Project(value=shown):

@@ -46,9 +46,10 @@ from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.memory import PoolKind
+from inlay.memory.activations import Storage
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.lifetimes import Storage, at_call, find_lifetimes
+from inlay.memory.lifetimes import at_call, find_lifetimes
 from inlay.memory.order_for_peak import POINTS, Sizes, sizes_at
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
@@ -114,12 +115,12 @@ def _chosen(
     least, taken = peaks(function), tuple[_Copy, ...]()
     pools = {p.name: p.bytes for p in context.options_for(MemoryOptions).pools if p.kind is not PoolKind.HEAP}
     copies = tuple(c for c in copies if all(max(least) <= (pools.get(m) or max(least)) for m in c.memories))
-    if _no_more(peaks(_without(function, copies)), least):
+    if no_more(peaks(_without(function, copies)), least):
         taken = copies
     else:
         for copy in copies[:_MOST_TRIES]:
             found = peaks(_without(function, (*taken, copy)))
-            if _no_more(found, least):
+            if no_more(found, least):
                 least, taken = found, (*taken, copy)
     for copy in taken:
         names = ", ".join(m.tensor.name for m in copy.members)
@@ -128,17 +129,19 @@ def _chosen(
     return _without(function, taken)
 
 
-def _no_more(after: Sequence[int], before: Sequence[int]) -> bool:
+def no_more(after: Sequence[int], before: Sequence[int]) -> bool:
+    """Whether no number became more."""
     return all(a <= b for a, b in zip(after, before, strict=True))
 
 
 def _peaks(name: str, function: Function, module: Module, points: Sequence[Sizes]) -> list[int]:
     """Return the most bytes that are in use at once, for several sizes of dims."""
     found = find_lifetimes(name, function, module, find_loops(function))
-    return [sum(_peak(a.storages, a.positions, sizes) for a in found) for sizes in points]
+    return [sum(peak_of(a.storages, a.positions, sizes) for a in found) for sizes in points]
 
 
-def _peak(storages: Sequence[Storage], positions: int, sizes: Sizes) -> int:
+def peak_of(storages: Sequence[Storage], positions: int, sizes: Sizes) -> int:
+    """Return the most bytes of storages of an activation that are in use at once."""
     return max_live(
         [
             Buffer("", s.start, (positions if s.escapes else s.end) + 1, align(sizes.of(s.bytes), ALIGNMENT))

@@ -21,8 +21,8 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.place import Place
 from inlay.ir.types import STORAGE, UNIT, TensorType
 from inlay.ir.walk import free_vars, substitute_vars
+from inlay.memory.activations import Activation, Storage
 from inlay.memory.choose_memories import Known
-from inlay.memory.lifetimes import Activation, Storage
 from inlay.memory.spill import Gap, Pressure, Spill, Stay
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT, InvokeAttrs, StorageAttrs
 from inlay.packing.buffer import align
@@ -281,7 +281,7 @@ class Spine:
             return None, ()
         if call.callee.attrs != InvokeAttrs(1) if isinstance(call.callee, OpRef) else True:
             return None, ()
-        if any(p.access is Access.UPDATE for p in kernel.ports):
+        if any(p.access in (Access.UPDATE, Access.FILL) for p in kernel.ports):
             return None, ()
         needs: list[int] = []
         for arg in call.args[1:-2]:

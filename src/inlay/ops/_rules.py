@@ -66,6 +66,14 @@ def same_dtype(ctx: TypeContext, needed: DType, found: DType, what: str) -> None
         )
 
 
+def weights_of(ctx: TypeContext, args: Types, x: TensorType) -> TensorType:
+    """Return the type of packed weights: of the dtype of `x`, or narrower floats, which are widened."""
+    w = tensor(ctx, args, 1, NUMBERS)
+    if not (x.dtype is F32 and w.dtype in (F16, BF16)):
+        same_dtype(ctx, x.dtype, w.dtype, "argument 2")
+    return w
+
+
 def of_rank(ctx: TypeContext, t: TensorType, rank: int, what: str) -> TensorType:
     """Require a rank."""
     if len(t.shape) != rank:

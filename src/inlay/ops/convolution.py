@@ -282,7 +282,9 @@ def _pack_compute(a: PackAttrs, operands: Sequence[te.Tensor], result: TensorTyp
 
 
 def _packed_rule(ctx: TypeContext, a: PackedConvAttrs, args: Types) -> TensorType:
-    x, w = conv_operands(ctx, args, last=True)
+    x = rules.tensor(ctx, args, 0, NUMBERS)
+    w = rules.weights_of(ctx, args, x)
+    conv_operands(ctx, (x, TensorType(w.shape, x.dtype)), last=True)
     rules.of_rank(ctx, w, len(x.shape) + 1, "the packed weights")
     ctx.equal(w.shape[0], ceildiv(a.channels, a.panel), "panels of the packed weights")
     ctx.equal(w.shape[-1], lit(a.panel), "channels of a panel")

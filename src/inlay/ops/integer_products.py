@@ -193,8 +193,13 @@ def _cast_at(x: te.Tensor, dtype: DType, *i: Int) -> te.ScalarValue:
 
 def _pack_rule(ctx: TypeContext, a: PackIntegerAttrs, args: Types) -> TensorType:
     w = rules.least_rank(ctx, rules.tensor(ctx, args, 0, OPERANDS), 2, "the weights")
-    _positive(ctx, a.panel, a.group)
     _holds(ctx, a.dtype, w.dtype, "the weights")
+    return packed_weights_type(ctx, w, a)
+
+
+def packed_weights_type(ctx: TypeContext, w: TensorType, a: PackIntegerAttrs) -> TensorType:
+    """Return the type of weights `[*k, c, n]` in panels."""
+    _positive(ctx, a.panel, a.group)
     *kernel, c, columns = w.shape
     shape = (ceildiv(columns, a.panel), *kernel, ceildiv(c, a.group), lit(a.panel), lit(a.group))
     return TensorType(shape, a.dtype)
@@ -224,7 +229,10 @@ def pack_reference(a: PackIntegerAttrs, w: Array) -> Array:
     return np.moveaxis(np.moveaxis(split, -2, 0), -2, -1)
 
 
-def _pack_compute(a: PackIntegerAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def packed_weights_compute(
+    a: PackIntegerAttrs, operands: Sequence[te.Tensor], result: TensorType
+) -> te.Tensor:
+    """Return weights `[*k, c, n]` in panels."""
     (w,) = operands
     c, columns = w.shape[-2:]
 
@@ -288,7 +296,7 @@ def brought(value: te.ScalarValue, a: Packed) -> te.ScalarValue:
     return (value.cast(I16) + a.shift).cast(a.operand) if a.shift else value.cast(a.operand)
 
 
-def _brought(x: te.Tensor, a: Packed, groups: int) -> te.Tensor:
+def brought_operand(x: te.Tensor, a: Packed, groups: int = 1) -> te.Tensor:
     """Return what the sums read: elements as an instruction wants them, in groups with zeros behind."""
     terms, rest = floordiv(x.shape[-1], lit(groups)), mod(x.shape[-1], lit(groups * a.group))
     if x.dtype is a.operand and rest == 0 and x.body is None:
@@ -337,7 +345,7 @@ def _packed_compute(
     x, w = operands
     panel, per_group, steps = lit(a.panel), lit(a.channels // a.groups), w.shape[-3]
     windows = accepted(w.shape[1:-3], a.strides, a.dilations, a.pads)
-    source = _brought(padded(x, 1, windows, result.shape[1:-1], a.outside), a, a.groups)
+    source = brought_operand(padded(x, 1, windows, result.shape[1:-1], a.outside), a, a.groups)
 
     def terms(k: Sequence[Int], o: Int) -> tuple[Sequence[te.Axis], Int, te.ScalarValue]:
         c, j = te.reduce_axis("c", steps), te.reduce_axis("j", a.group)
@@ -363,7 +371,7 @@ def _matmul_reference(a: PackedIntegerAttrs, x: Array, w: Array) -> Array:
 
 def _matmul_compute(a: PackedIntegerAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w = operands
-    source, panel = _brought(x, a, 1), lit(a.panel)
+    source, panel = brought_operand(x, a), lit(a.panel)
 
     def body(*i: Int) -> te.ScalarValue:
         k, j = te.reduce_axis("k", w.shape[1]), te.reduce_axis("j", a.group)
@@ -514,7 +522,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
         FusionPattern.LAYOUT,
         "[*k, c, n] as [ceil(n/panel), *k, ceil(c/group), panel, group], zeros behind",
         reference=pack_reference,
-        compute=_pack_compute,
+        compute=packed_weights_compute,
         samples=_pack_samples,
     ),
     define(

@@ -328,4 +328,4 @@ DEFINITIONS: tuple[OpDef, ...] = (
 )
 
 _OPS = {d.name: d.op for d in DEFINITIONS}
-TRANSPOSE, RESHAPE = _OPS["transpose"], _OPS["reshape"]
+TRANSPOSE, RESHAPE, BROADCAST_TO = _OPS["transpose"], _OPS["reshape"], _OPS["broadcast_to"]

@@ -4,9 +4,10 @@
 of rank 1 is a row on the left and a column on the right. Dense layers and general products are
 compositions: `add(matmul(x, transpose(w)), b)`. Narrow floats accumulate in f32.
 
-**Packed weights.** `pack_weights` lays a matrix `[k, n]` out as `[ceil(n / panel), k, panel]`, zeros
-behind the last column, so that a kernel reads one panel front to back; `matmul_packed` multiplies by
-it. Constant folding runs the packing when the weights are constant.
+**Packed weights.** `pack_weights` lays a matrix `[k, n]` out as `[ceil(n / panel), k, panel]`, zeros behind
+the last column, so that a kernel reads one panel front to back; `matmul_packed` multiplies by it. Panels of
+16-bit floats are widened where they are read, under an operand of f32. Constant folding runs the packing
+when the weights are constant.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ def inside_panels(index: Int, size: Int, panel: int) -> te.ScalarValue | None:
 
 
 def _packed_rule(ctx: TypeContext, attrs: PackedAttrs, args: Types) -> TensorType:
-    x, w = rules.tensors(ctx, args, NUMBERS)
+    x = rules.tensor(ctx, args, 0, NUMBERS)
+    w = rules.weights_of(ctx, args, x)
     rules.least_rank(ctx, x, 1, "the left operand")
     rules.of_rank(ctx, w, 3, "the packed operand")
     panel = _panel(ctx, attrs.panel)
@@ -204,12 +206,14 @@ def _pack_samples() -> list[Sample]:
 
 def _packed_samples() -> list[Sample]:
     made: list[Sample] = []
-    for shape, n, panel in (((5, 7), 12, 4), ((2, 3, 9), 10, 8), ((33, 70), 48, 16), ((6,), 5, 4)):
-        w = pack_reference(PackAttrs(panel), noise((shape[-1], n), F32, seed="w"))
+    cases = (((5, 7), 12, 4), ((2, 3, 9), 10, 8), ((33, 70), 48, 16), ((6,), 5, 4), ((9, 40), 24, 16))
+    formats = (F32, BF16, F32, F32, F16)
+    for (shape, n, panel), d in zip(cases, formats, strict=True):
+        w = pack_reference(PackAttrs(panel), noise((shape[-1], n), d, seed="w"))
         rows = tuple(f"m{i}" for i in range(len(shape) - 1))
         made.append(
             Sample(
-                f"{shape} to {n} by {panel}",
+                f"{shape} to {n} by {panel} of {d}",
                 PackedAttrs(panel, n),
                 (noise(shape, F32), w),
                 ((*rows, "k"), (w.shape[0], "k", panel)),

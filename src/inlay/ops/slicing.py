@@ -251,4 +251,4 @@ DEFINITIONS: tuple[OpDef, ...] = (
     ),
 )
 
-SLICE = DEFINITIONS[0].op
+SLICE, UPDATE_SLICE = (d.op for d in DEFINITIONS)

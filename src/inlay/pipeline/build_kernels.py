@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from inlay.analysis.blocks import spine
 from inlay.analysis.cost import predicted_ns
-from inlay.arith.expr import Sym, from_atom
+from inlay.arith.expr import Sym, from_atom, lit
 from inlay.arith.expr import evaluate as evaluate_int
 from inlay.base.diagnostics import InternalError, unsupported
 from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.interface import Request
 from inlay.interp.tensor import Meanings, evaluate
+from inlay.ir import make
 from inlay.ir.equal import structural_hash
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.kernel import Access, Batch, Kernel, Port
@@ -31,17 +32,27 @@ from inlay.ir.place import Place
 from inlay.ir.types import ExistsType, IntType, TensorType, TupleType, Type
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
+from inlay.lower.in_windows import Windows
 from inlay.lower.ops_to_loops import updated_param
 from inlay.ops._define import FusionPattern
 from inlay.ops.device import copy_in
+from inlay.ops.layout import BROADCAST_TO
+from inlay.ops.slicing import SLICE, UPDATE_SLICE, AxesAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.pipeline.batches import find_batches
 from inlay.pipeline.lowering import Lowered
 from inlay.schedule.choose import Decision
 
-LowerPrimitive = Callable[[Function, str, Batch | None], Lowered]
-"""From a primitive function and a name to its lowered loops, for one call or for several."""
+
+class LowerPrimitive(Protocol):
+    """From a primitive function and a name to its lowered loops, for one call or for several."""
+
+    def __call__(
+        self, function: Function, name: str, batch: Batch | None, windows: Windows | None = None, /
+    ) -> Lowered:
+        """Return the loops; for tensors in larger ones where windows are given."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,6 +187,7 @@ def build_kernel(
     batch: Batch | None = None,
     *,
     moves: bool = False,
+    windows: Windows | None = None,
 ) -> Kernel:
     """Return the kernel of a primitive function.
 
@@ -186,19 +198,23 @@ def build_kernel(
         options: of this pass.
         batch: how several calls may run as one.
         moves: whether it is a copy, which runs without code of its own wherever the memories are.
+        windows: which of its tensors lie in larger ones; on the host.
     """
+    group = function
+    if windows is not None:
+        function = function_in_windows(group, windows)
     key = structural_hash(function, places=False, primitive_names=False)
     device = function.place.device if function.place is not None else ""
     copies = moves or (bool(options.apart) and copy_in(function) is not None)
-    once = _Once(options.apart.get(device, options.lower), function, name)
-    ports = _ports(function, operators)
+    once = _Once(options.apart.get(device, options.lower), group, name, windows=windows)
+    ports = _ports(function, operators, windows)
     of_device: DeviceRequest | None = None
     requests: list[Request] = []
     if copies or device in options.apart:
         ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
         of_device, batch = DeviceRequest(name, device, copies, once), None
     else:
-        text = f"{options.version} {key}"
+        text = f"{options.version} {key}" + ("" if windows is None else f" windows {windows.text()}")
         requests.append(Request(name, once, text, _sharing(ports)))
         if batch is not None:
             many = _Once(options.lower, function, batch.code, batch)
@@ -209,8 +225,8 @@ def build_kernel(
         ports=ports,
         body=LoopBody(function, key, once, once.schedule, options.meanings, tuple(requests), of_device),
         ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
-        cost_ns=predicted_ns(function, operators),
-        origin=origin_of(function),
+        cost_ns=predicted_ns(group, operators),
+        origin=origin_of(group),
         batch=batch,
     )
 
@@ -230,10 +246,16 @@ class _Once:
     """Lowers a group when first called, and gives the function all dims of the group."""
 
     def __init__(
-        self, lower: LowerPrimitive, function: Function, name: str, batch: Batch | None = None
+        self,
+        lower: LowerPrimitive,
+        function: Function,
+        name: str,
+        batch: Batch | None = None,
+        windows: Windows | None = None,
     ) -> None:
         self._lower = lower
         self._batch = batch
+        self._windows = windows
         self._function = function
         self._name = name
         self._made: Lowered | None = None
@@ -247,7 +269,7 @@ class _Once:
 
     def _lowered(self) -> Lowered:
         if self._made is None:
-            found = self._lower(self._function, self._name, self._batch)
+            found = self._lower(self._function, self._name, self._batch, self._windows)
             made = found.loops
             dims = tuple(d.sym for d in self._function.type.dims)
             if self._batch is not None:
@@ -263,7 +285,67 @@ class _Once:
         return self._made
 
 
-def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
+def function_in_windows(group: Function, windows: Windows) -> Function:
+    """Return what a group computes where some of its tensors lie in larger ones.
+
+    Those are what it takes and gives; what it takes of a larger tensor to give it back with one part more is
+    its last parameter. Where it gives the first part, all else is 0, which nobody reads.
+    """
+    bindings: list[tuple[Var, Expr]] = []
+    params: list[Var] = []
+    tensors = 0
+    for p in group.params:
+        if not isinstance(p.type, TensorType):
+            params.append(p)
+            continue
+        window = windows.reads.get(tensors)
+        tensors += 1
+        if window is None:
+            params.append(p)
+            continue
+        whole = Var(p.name, TensorType(window.shape(p.type.shape), p.type.dtype), p.span, p.place)
+        params.append(whole)
+        ends = lit(window.first) + p.type.shape[window.axis]
+        bounds = (make.shape_const((window.first,)), make.shape_const((ends,)), make.shape_const((1,)))
+        bindings.append((p, make.call(SLICE, (whole, *bounds), AxesAttrs((window.axis,)), span=p.span)))
+    lets, tail = spine(group.body)
+    bindings += [(let.var, let.value) for let in lets]
+    if windows.result is not None:
+        tail = _in_whole(group, tail, windows, bindings, params)
+    return make.function(
+        params,
+        make.lets(bindings, tail),
+        dims=group.type.dims,
+        span=group.span,
+        place=group.place,
+        primitive=group.primitive,
+    )
+
+
+def _in_whole(
+    group: Function, part: Expr, windows: Windows, bindings: list[tuple[Var, Expr]], params: list[Var]
+) -> Expr:
+    window, t = windows.result, group.body.type
+    assert window is not None, "asked by who calls"
+    assert isinstance(t, TensorType), "what has a window is one tensor"
+    if not isinstance(part, Var):
+        made = make.var("part", t, part.span)
+        bindings.append((made, part))
+        part = made
+    shape = window.shape(t.shape)
+    if windows.continues:
+        whole = make.var("whole", TensorType(shape, t.dtype), part.span, group.place)
+        params.append(whole)
+    else:
+        zero = make.const(np.zeros((), t.dtype.numpy), t.dtype)
+        empty = make.call(BROADCAST_TO, (zero, make.shape_const(shape)), span=part.span)
+        whole = make.var("whole", empty.type, part.span)
+        bindings.append((whole, empty))
+    begins = make.shape_const((window.first,))
+    return make.call(UPDATE_SLICE, (whole, part, begins), AxesAttrs((window.axis,)), span=part.span)
+
+
+def _ports(function: Function, operators: OperatorTable, windows: Windows | None = None) -> tuple[Port, ...]:
     reads = [
         Port(p.name, p.type, Access.READ, _memories(p.place))
         for p in function.params
@@ -286,6 +368,11 @@ def _ports(function: Function, operators: OperatorTable) -> tuple[Port, ...]:
             span=function.span,
             hint="split or join in several steps",
         )
+    if windows is not None:
+        if windows.result is not None:
+            at = len(reads) - 1 if windows.continues else None
+            writes = [replace(writes[0], access=Access.FILL, may_alias=at)]
+        return (*reads, *writes)
     updated = updated_param(function, operators.definition)
     if updated is not None:
         writes = [replace(writes[0], access=Access.UPDATE, may_alias=updated)]

@@ -16,7 +16,7 @@ from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
-from inlay.pipeline.devices import apart
+from inlay.pipeline.devices import apart, needs_of_devices, regions_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import BoardHooks, before_schedule
 from inlay.pipeline.lowering import Lowering
@@ -59,26 +59,30 @@ def explaining_options(
     targets: Callable[[str], Target],
     cache: ObjectCache | None = None,
     hooks: BoardHooks | None = None,
+    *,
+    batch: bool = False,
 ) -> tuple[BuildOptions, GenerateOptions]:
     """Return what kernels are built and lowered with for who makes no code of them, or only of some.
 
     Kernels of the host whose code is in a cache are not lowered for what the cache says.
     """
-    building = replace(build_options(operators, board, targets, hooks=hooks), check=None)
+    building = replace(build_options(operators, board, targets, batch=batch, hooks=hooks), check=None)
     host = board.host.name
-    backend = backend_of(board, host)
+    backend, stays = backend_of(board, host), partial(regions_of, board)
 
     def target(device: str) -> Target:
         return targets(device or host)
 
+    commands = partial(needs_of_devices, board, targets)
+    without = GenerateOptions(target=target, commands=commands, parts=parts_of(board), stays=stays)
     if cache is None or backend is None or unavailable(board, host):
-        return building, GenerateOptions(target=target, parts=parts_of(board))
+        return building, without
 
     def known(module: Module) -> Mapping[str, Needs]:
         generator = backend.generator(backend.target(board, host), cache)
         return {} if generator is None else generator.known(host_requests(module))
 
-    return building, GenerateOptions(known=known, target=target, parts=parts_of(board))
+    return building, replace(without, known=known)
 
 
 def parts_of(board: Board) -> dict[str, int]:

@@ -111,10 +111,8 @@ def comparing(
     for device in devices:
         mine = [n for n, k in kernels.items() if device_of_kernel(k) == device]
         if not any(n in functions for n in mine):
-            why = (
-                "it runs nothing of this program" if not mine else "its kernels are no calls of a driver here"
-            )
-            raise error("option.bad-value", f"found nothing to compare on '{device}': {why}")
+            why, hint = _nothing_there(found.run.setting.board, device, runs=bool(mine))
+            raise error("option.bad-value", f"found nothing to compare on '{device}': {why}", hint=hint)
     compared = {n: k for n, k in kernels.items() if n in functions}
     reference = _reference(compared, found, options, instrument, threads)
     seen: list[Compared] = []
@@ -126,6 +124,18 @@ def comparing(
         found.program, threads=threads, mode="sequential", externs=found.externs, callbacks=callbacks
     )
     return whole, seen
+
+
+def _nothing_there(board: Board, device: str, *, runs: bool) -> tuple[str, str]:
+    """Return why nothing of a device can be compared, and what to do."""
+    if runs:
+        hint = f"compare the outputs (--output) of this run and of one with --pin '*={board.host.name}'"
+        return "its kernels are no calls of a driver here", hint
+    hint = (
+        f"`inlay explain --all` says of each operation why it is elsewhere; --pin OPERATOR={device} puts "
+        "it there, or says why it cannot be"
+    )
+    return "it runs nothing of this program", hint
 
 
 def _functions(found: Compilation) -> Mapping[str, tuple[Callback, DriverCall | None]]:

@@ -20,7 +20,7 @@ from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options, explaining_options
-from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host
+from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host, regions_of
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import check_hooks
@@ -88,8 +88,10 @@ def compile_module(
         made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
         return {**mine, **made[-1][1].needs}
 
-    kernels = _building(setting, options), GenerateOptions(make)
-    dry = explaining_options(setting.operators, board, setting.targets, cache, setting.hooks)
+    kernels = _building(setting, options), GenerateOptions(make, stays=partial(regions_of, board))
+    dry = explaining_options(
+        setting.operators, board, setting.targets, cache, setting.hooks, batch=options.batch
+    )
     run = run_passes(module, setting, kernels, verify=options.verify, dry=dry)
     check_hooks(setting.context.remarks, options.required)
     module, (artifact, part) = run.module, made[-1]
@@ -178,9 +180,8 @@ def _host(board: Board, cache: ObjectCache | None) -> tuple[Target, Generator]:
     if backend is not None and not reason:
         target = backend.target(board, host)
         generator = backend.generator(target, cache)
-        if generator is not None:
-            return target, generator
-        reason = f"code for {board.arch_of(host).name} cannot be that of a host"
+        assert generator is not None, "a board whose host runs no program is refused before (`no_host`)"
+        return target, generator
     raise unsupported(
         "target.no-generator",
         f"found the architecture '{board.host.arch}' on board '{board.name}' for the host: {reason}",

@@ -8,7 +8,7 @@ replaced by what the device says of itself; where it does not, they serve for pl
 
 from __future__ import annotations
 
-from inlay.codegen.backend_table import backend_of
+from inlay.codegen.backend_table import backend_of, no_host, passed_over
 from inlay.codegen.interface import Detection
 from inlay.machine.board import Board
 from inlay.machine.board_check import Use
@@ -23,7 +23,7 @@ def find_usable(name: str | Board) -> Board:
     Raises:
         CompileError: `name.unknown`, `load.missing`, `board.invalid`.
     """
-    return find_board(name, Use({d.name for d in table()}, runnable))
+    return find_board(name, Use({d.name for d in table()}, runnable, no_host, passed_over))
 
 
 def find_detected(name: str | Board) -> Board:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,16 +22,18 @@ from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import Collector, CompileError, InternalError, error
 from inlay.base.graph import dependency_order
 from inlay.bytecode import program as bc
+from inlay.bytecode.constants import content_of
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
 from inlay.codegen.cache import ObjectCache
-from inlay.codegen.interface import Backend, DeviceCode, DeviceJob, DeviceKernel, Needs, Request
+from inlay.codegen.interface import Backend, DeviceJob, DeviceKernel, Needs, Request
 from inlay.ir.expr import Call, Const, GlobalVar
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
+from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import LoopBody, device_requests
 from inlay.pipeline.leases import Leases
 from inlay.runtime.calls import DriverCall
@@ -38,12 +41,16 @@ from inlay.runtime.native import Callback
 from inlay.runtime.streams import StreamCall
 from inlay.vm.signature import port_sizes
 
+T = TypeVar("T")
+
 
 def runnable(board: Board) -> Board:
-    """Return a board as programs run on it: a device for which code is made works in one memory."""
-    host, *others = board.devices
-    devices = (host, *(replace(d, memories=works_in(board, d)) for d in others))
-    return replace(board, devices=devices)
+    """Return a board as programs run on it: a device for which code is made works in one memory.
+
+    The host is the first device, wherever it was written, so that plans do not depend on that.
+    """
+    others = (replace(d, memories=works_in(board, d)) for d in board.others)
+    return replace(board, devices=(board.host, *others))
 
 
 def apart(board: Board) -> dict[str, Backend]:
@@ -53,7 +60,7 @@ def apart(board: Board) -> dict[str, Backend]:
         board: as programs run on it (`runnable`).
     """
     found: dict[str, Backend] = {}
-    for d in board.devices[1:]:
+    for d in board.others:
         backend = backend_of(board, d.name)
         if backend is None or unavailable(board, d.name) or backend.in_program(board, d.name):
             continue
@@ -130,7 +137,7 @@ def device_part(
         mine = tuple(Request(r.name, r.lower, in_place=r.in_place) for r in wanted if not r.is_copy)
         job = DeviceJob(board, units, targets(units[0]), mine, kernels, cache, leases.free, constants)
         try:
-            code = _emitted(backends[units[0]], job, leases)
+            code = _settled(leases, partial(backends[units[0]].emit, job), lambda made: made.needs)
         except CompileError as failure:
             findings.absorb(failure)
             continue
@@ -156,6 +163,67 @@ def device_part(
     return DevicePart(made, needs, tuple(devices), queues, functions, calls, streams)
 
 
+def regions_of(board: Board, module: Module) -> dict[str, tuple[int, str]]:
+    """Return the bytes that kernels of devices have as long as the program is loaded, and in which memory.
+
+    Args:
+        board: as programs run on it (`runnable`).
+        module: has the kernels.
+    """
+    backends, found = apart(board), dict[str, tuple[int, str]]()
+    for r in device_requests(module):
+        if r.is_copy or r.device not in backends:
+            continue
+        backend, arch = backends[r.device], board.arch_of(r.device)
+        size = 0 if type(backend).region is Backend.region else backend.region(arch, module.kernels[r.name])
+        if size:
+            calls = _constants_of(module, r.name)
+            sets = {tuple((i, content_of(a)) for i, a in known.items()) for known in calls}
+            found[r.name] = size * len(sets), board.devices_by_name[r.device].memories[0]
+    return found
+
+
+def needs_of_devices(
+    board: Board,
+    targets: Callable[[str], Target],
+    module: Module,
+    known: Mapping[str, Needs],
+    context: PassContext,
+) -> dict[str, Needs]:
+    """Return what commands of devices need, as `device_part` would say it, without making code.
+
+    Args:
+        board: the machine.
+        targets: gives what code of a device is made for, by its name.
+        module: has the kernels.
+        known: what kernels of the host need.
+        context: of the passes that plan memory.
+
+    Raises:
+        CompileError: `accel.lower-order`; all that back ends say at once.
+    """
+    backends, requests, leases = apart(board), device_requests(module), Leases(module, known, context)
+    made: dict[str, Needs] = {}
+    findings = Collector()
+    for units in lowering_order(board, _opened(board, backends)):
+        mine = tuple(
+            Request(r.name, r.lower, in_place=r.in_place)
+            for r in requests
+            if r.device in units and not r.is_copy
+        )
+        backend = backends[units[0]]
+        if not mine or type(backend).needs is Backend.needs:
+            continue
+        constants = partial(_constants_of, module)
+        job = DeviceJob(board, units, targets(units[0]), mine, module.kernels, None, leases.free, constants)
+        try:
+            made |= _settled(leases, partial(backend.needs, job), lambda needs: needs)
+        except CompileError as failure:
+            findings.absorb(failure)
+    findings.raise_if_fatal()
+    return made
+
+
 def _constants_of(module: Module, kernel: str) -> list[dict[int, np.ndarray]]:
     """Return for each call of a kernel its operands that are constants, by position."""
     return [
@@ -172,15 +240,15 @@ def _queues(board: Board, device: bc.DeviceRecord, names: Sequence[str]) -> tupl
     return tuple(queue for m in memories for queue in (board.owner_of(m), *_engines(board, m)))
 
 
-def _emitted(backend: Backend, job: DeviceJob, leases: Leases) -> DeviceCode:
-    """Return the code of a device that fits into what it was told is free."""
-    made: list[DeviceCode] = []
+def _settled(leases: Leases, make: Callable[[], T], needs: Callable[[T], Mapping[str, Needs]]) -> T:
+    """Return what is made for a device so that its scratch memory fits into what it was told is free."""
+    made: list[T] = []
 
-    def make() -> Mapping[str, Needs]:
-        made.append(backend.emit(job))
-        return made[-1].needs
+    def once() -> Mapping[str, Needs]:
+        made.append(make())
+        return needs(made[-1])
 
-    leases.settle(make)
+    leases.settle(once)
     return made[-1]
 
 

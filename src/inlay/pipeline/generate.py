@@ -20,7 +20,7 @@ from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.accesses import accesses_of
 from inlay.codegen.interface import Needs
 from inlay.codegen.phases import workspace_layout
-from inlay.ir.kernel import Kernel
+from inlay.ir.kernel import Access, Accesses, Kernel
 from inlay.ir.module import Module
 from inlay.lower.place_buffers import stack_taken
 from inlay.machine.target import Target
@@ -37,6 +37,8 @@ class GenerateOptions:
         make: makes code, and returns what kernels need; None where there is to be none.
         known: where no code is made, gives what kernels of the host need whose code there is, by name.
         target: gives what loops of a device are lowered for, by its name; empty for the host.
+        stays: gives what kernels of devices have as long as the program is loaded, by name: bytes, and where.
+        commands: where no code is made, gives what commands of devices need, by the names of kernels.
         parts: by device, how many parts of a kernel have scratch memory of their own. Where nothing is
             said that is known when the program runs; off the host, there are no loops then.
     """
@@ -44,14 +46,24 @@ class GenerateOptions:
     make: Callable[[Module, PassContext], Mapping[str, Needs]] | None = None
     known: Callable[[Module], Mapping[str, Needs]] | None = None
     target: Callable[[str], Target] | None = None
+    commands: Callable[[Module, Mapping[str, Needs], PassContext], Mapping[str, Needs]] | None = None
     parts: Mapping[str, int] = field(default_factory=dict[str, int])
+    stays: Callable[[Module], Mapping[str, tuple[int, str]]] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
     """Make code, or lower kernels, and note what each needs and when it touches its tensors."""
     options = context.options_for(GenerateOptions)
-    found = _lowered(module, options) if options.make is None else options.make(module, context)
-    return with_needs(module, found, scratch_threads(context))
+    if options.make is not None:
+        found = options.make(module, context)
+    else:
+        found = lowered_needs(module, options)
+        if options.commands is not None:
+            found |= options.commands(module, found, context)
+    module = with_needs(module, found, scratch_threads(context))
+    stays = {} if options.stays is None else options.stays(module)
+    kernels = {name: replace(module.kernels[name], stays=what) for name, what in stays.items()}
+    return module.with_kernels({**module.kernels, **kernels})
 
 
 def scratch_threads(context: PassContext) -> int:
@@ -69,11 +81,11 @@ def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Modu
     """
     kernels = dict(module.kernels)
     for name, needs in found.items():
-        kernel = replace(kernels[name], stack=needs.stack, accesses=None)
+        kernel = replace(kernels[name], stack=needs.stack, accesses=None, note=needs.note)
         # Several calls as one are other code, which has phases of its own.
         if needs.accesses is not None and kernel.batch is None:
             lies = tuple(_over_dims(e, needs.dims, kernel) for e in needs.accesses.lies)
-            kernel = replace(kernel, accesses=replace(needs.accesses, lies=lies))
+            kernel = replace(kernel, accesses=_with_wholes(kernel, replace(needs.accesses, lies=lies)))
         if needs.workspace is not None:
             size = _over_dims(needs.workspace.bytes, needs.dims, kernel)
             workspace = replace(needs.workspace, bytes=size)
@@ -83,6 +95,20 @@ def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Modu
     return module.with_kernels(kernels)
 
 
+def _with_wholes(kernel: Kernel, accesses: Accesses) -> Accesses:
+    """Return accesses where what is filled is touched when its part is: code has no use for the operand.
+
+    It lies over nothing else: it has other bytes than those that are written here.
+    """
+    used = list(accesses.used)
+    for write, port in enumerate(kernel.ports):
+        if port.access is Access.FILL and port.may_alias is not None:
+            used[port.may_alias] = used[write]
+    if any(port.access is Access.FILL for port in kernel.ports):
+        return replace(accesses, used=tuple(used), overlays=(), lies=())
+    return accesses
+
+
 def _requested(kernel: Kernel) -> str:
     """Return why the runtime gives a workspace; nothing where the program does."""
     if kernel.batch is not None:
@@ -90,7 +116,7 @@ def _requested(kernel: Kernel) -> str:
     return f"a kernel takes at most {MAX_PORTS} tensors" if len(kernel.ports) >= MAX_PORTS else ""
 
 
-def _lowered(module: Module, options: GenerateOptions) -> dict[str, Needs]:
+def lowered_needs(module: Module, options: GenerateOptions) -> dict[str, Needs]:
     """Return what the cache says of kernels of the host, and what the loops of others say."""
     found: dict[str, Needs] = {}
     parts = options.parts

@@ -11,6 +11,7 @@ from inlay.ir.expr import Function
 from inlay.ir.kernel import Batch
 from inlay.loop.func import LoopFunction
 from inlay.loop.verify import check
+from inlay.lower.in_windows import Windows, in_windows
 from inlay.lower.lower import lower
 from inlay.lower.ops_to_loops import SampleBatch as TeBatch
 from inlay.lower.ops_to_loops import ops_to_loops
@@ -49,7 +50,9 @@ class Lowering:
     verify: bool = False
     before_schedule: BeforeSchedule | None = None
 
-    def __call__(self, function: Function, name: str, batch: Batch | None) -> Lowered:
+    def __call__(
+        self, function: Function, name: str, batch: Batch | None, windows: Windows | None = None
+    ) -> Lowered:
         """Return the lowered loops of a group; each stage is verified where that was asked for."""
         device = self.device or self.board.host.name
         many = None if batch is None else TeBatch(batch.count, batch.shared)
@@ -57,6 +60,8 @@ class Lowering:
         loops = self._checked(
             ops_to_loops(function, found, name, many, in_place=not self.device), "ops-to-loops"
         )
+        if windows is not None:
+            loops = self._checked(in_windows(loops, windows), "in-windows")
         target, arch = self.targets(device), self.board.arch_of(device)
         if self.before_schedule is not None:
             loops = self.before_schedule(loops, function, device, target)

@@ -33,7 +33,7 @@ def memories_of(board: Board) -> MemoryOptions:
         for d in board.devices
         for stack in board.stack_of(d.name)
     }
-    near = {d.name: _for_constants(board, d.name) for d in board.devices[1:]}
+    near = {d.name: _for_constants(board, d.name) for d in board.others}
     constants = {name: own for name, own in near.items() if not set(own) & set(board.host.memories)}
     constants |= {name: (memory,) for name, memory in off_host(board).items()}
     host = board.host.name

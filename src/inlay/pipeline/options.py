@@ -20,6 +20,8 @@ def default_cache() -> Path | None:
     return home / ".cache" / "inlay" if home.is_absolute() else None
 
 
+PRECISIONS = ("f32", "bf16")
+"""What products of floats may be computed in."""
 WORTH = 0.1
 """What a plan has to save, as a share of the time of the first device that can: predictions err."""
 
@@ -45,8 +47,12 @@ class PlaceOptions:
             within it is made, or refused.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
+        precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands
+            and adds in f32. What a device runs keeps its own arithmetic.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
+        batch: whether independent calls of a small kernel may run as one (trees, ragged data);
+            costs a second body for each kernel.
     """
 
     board: str | Board = option("host", help="the machine (see `inlay targets`)")  # noqa: RUF009
@@ -62,6 +68,13 @@ class PlaceOptions:
         flag="fix-dim",
         metavar="NAME=SIZE",
         help="size of a dim of the inputs, fixed while compiling; may be given again",
+    )
+    bounds: tuple[str, ...] = option(
+        (),
+        flag="bound-dim",
+        metavar="NAME=SIZE",
+        help="the largest size that a dim of the inputs may have, for which memory is planned and promised; "
+        "may be given again",
     )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"
@@ -92,12 +105,18 @@ class PlaceOptions:
         help="compute in floats between a dequantize and a quantize; by default in integers, which differs "
         "by rounding",
     )
+    precision: str = option(
+        PRECISIONS[0],
+        choices=PRECISIONS,
+        help="products of floats: f32, or bf16, where their operands are rounded to bf16 and added in f32",
+    )
     numerics: str = option(
         "exact",
         choices=("exact", "saturating"),
         help="sums of products of bytes: exact, or saturating, where two products may become the nearest "
         "16-bit integer if the processor is faster so",
     )
+    batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +125,11 @@ class CompileOptions(PlaceOptions):
 
     Attributes:
         cache: folder of compiled objects; None, `none` or empty for none.
-        batch: whether independent calls of a small kernel may run as one (trees, ragged data);
-            costs a second body for each kernel.
         verify: whether the result of every pass is verified, and of every stage of loops.
         required: devices, by name; operations on others are an error.
     """
 
     cache: str | None = option("default", help="folder of compiled objects; `none` for no cache")
-    batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
     verify: bool = option(False, help="verify the program after every pass")  # noqa: FBT003
     required: tuple[str, ...] = option(
         (),

@@ -17,6 +17,7 @@ from functools import partial
 
 from inlay.analysis.blocks import values
 from inlay.analysis.candidates import Candidate
+from inlay.arith.dtype import DType
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
 from inlay.base.span import NO_SPAN, Span
@@ -53,6 +54,7 @@ from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.grow_state import GrowStateOptions
 from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms.round_operands import PrecisionOptions
 from inlay.transforms.unroll_loops import UnrollOptions
 
 
@@ -92,8 +94,7 @@ def setting_of(
     Raises:
         CompileError: of the board.
     """
-    board = runnable(find_detected(options.board))
-    board = _saturating(board) if options.numerics == "saturating" else board
+    board = _saturating(runnable(find_detected(options.board)), options.numerics)
     # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
@@ -104,12 +105,13 @@ def setting_of(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
         options={
-            QuantizationOptions: QuantizationOptions(exact=options.exact_qdq),
+            QuantizationOptions: QuantizationOptions(exact=options.exact_qdq, bytes=_bytes(board)),
             FuseOptions: fusing,
             GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
-            PackOptions: _packing(board, targets, options.calibration, counts),
+            PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
+            PackOptions: _packing(board, targets, options, counts),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -138,10 +140,16 @@ def setting_of(
 
 
 def _packing(
-    board: Board, targets: Callable[[str], Target], measured: str, threads: Mapping[str, int]
+    board: Board, targets: Callable[[str], Target], options: PlaceOptions, threads: Mapping[str, int]
 ) -> PackOptions:
     """Return what constants are packed for, and how forms of operations are weighed."""
-    return PackOptions(_packed(board, targets), time=partial(_products_ns, board, measured, threads))
+    time = partial(_products_ns, board, options.calibration, threads)
+    return PackOptions(_packed(board, targets), time=time, bf16=options.precision == "bf16")
+
+
+def _is_host(board: Board, device: str) -> bool:
+    """Whether a device is the host; so is none."""
+    return device in ("", board.host.name)
 
 
 def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device: str, macs: int) -> int:
@@ -151,8 +159,10 @@ def _products_ns(board: Board, measured: str, threads: Mapping[str, int], device
     return round(macs / speed.macs_per_ns / threads.get(name, 1))
 
 
-def _saturating(board: Board) -> Board:
-    """Return a board whose devices may take instructions that saturate."""
+def _saturating(board: Board, numerics: str) -> Board:
+    """Return a board whose devices may take instructions that saturate, if that is asked for."""
+    if numerics != "saturating":
+        return board
     return replace(
         board, archs=tuple(replace(a, facts=(*a.facts, ("saturating", True))) for a in board.archs)
     )
@@ -230,9 +240,15 @@ def _unrolling(board: Board) -> UnrollOptions:
     return UnrollOptions(max(turns.values(), default=0), taken if sources else None)
 
 
+def _bytes(board: Board) -> DType | None:
+    """Return the format of bytes that programs compute in, where devices take one of both."""
+    taken = {d for name, b in apart(board).items() for d in b.byte_formats(board.arch_of(name))}
+    return next(iter(taken)) if len(taken) == 1 else None
+
+
 def _canonical(board: Board) -> frozenset[str]:
     """Return the devices whose kernels are not made of loops, or of whose code nothing is known."""
-    found = {d.name: backend_of(board, d.name) for d in board.devices[1:]}
+    found = {d.name: backend_of(board, d.name) for d in board.others}
     return frozenset(d for d, b in found.items() if b is None or not b.rules(board.arch_of(d)))
 
 

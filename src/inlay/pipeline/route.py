@@ -7,6 +7,7 @@ STEPS
                                                     then, within devices, layouts, packing, groups
     plan-again                                      places, where kernels say more of memories
     build-kernels                                   groups -> kernels
+    place-parts                                     parts of concatenations and slices without copies
     generate                                        schedules, loops, LLVM: kernels -> image (through
                                                     the cache), and scratch memory of each
     MEMORY                                          storage, what leaves small memories, then blocks
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 from inlay.passes.contract import Pass
 from inlay.passes.manager import Pipeline, make_pipeline
-from inlay.pipeline import build_kernels, generate, plan_again
+from inlay.pipeline import build_kernels, generate, place_parts, plan_again
 from inlay.pipeline.hooking import BoardHooks, with_hooks
 from inlay.pipeline.leases import MEMORY
 from inlay.placement import mark_annotations, plan_places
@@ -47,6 +48,7 @@ from inlay.transforms import (
     pack_regions,
     pack_weights,
     prepare_rounding,
+    round_operands,
     simplify_algebra,
     split_matches,
     to_anf,
@@ -81,6 +83,7 @@ TENSOR = (
     simplify_algebra.PASS,
     fold_constants.PASS,
     prepare_rounding.PASS,
+    round_operands.PASS,
     pack_weights.PASS,
     eliminate_common.PASS,
     eliminate_dead.PASS,
@@ -88,7 +91,7 @@ TENSOR = (
     fuse_ops.PASS,
 )
 
-ROUTE = (*TENSOR, plan_again.PASS, build_kernels.PASS, generate.PASS, *MEMORY)
+ROUTE = (*TENSOR, plan_again.PASS, build_kernels.PASS, place_parts.PASS, generate.PASS, *MEMORY)
 """From a module as it was loaded to one that only needs linking."""
 
 

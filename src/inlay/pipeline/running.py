@@ -21,6 +21,7 @@ from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.passes.manager import Pipeline, make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.place_parts import Moves, PartOptions, with_moves
 from inlay.pipeline.planning import Setting
 from inlay.pipeline.route import MEMORY, route
 from inlay.pipeline.smaller import Forms, Tried, given_up_text, smaller_programs
@@ -29,10 +30,12 @@ from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
+from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
 from inlay.transforms.pack_weights import PASS as PACK_WEIGHTS
 from inlay.transforms.pack_weights import FasterForm, PackOptions
+from inlay.transforms.round_operands import PrecisionOptions, RoundedProduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Run:
         spills: what leaves memories that are too small for a time.
         forms: operations that have a form that is faster and takes more bytes, and whether it is taken.
         numerics: of each function, what is computed in integers, and what stays float and why.
+        products: of floats, where they may be in bf16: which are, and why others are not.
+        stored: constants of f32 that 16 bits hold.
     """
 
     setting: Setting
@@ -66,6 +71,8 @@ class Run:
     other: Replan | None = None
     spills: tuple[SpillPlan, ...] = ()
     forms: tuple[FasterForm, ...] = ()
+    products: tuple[RoundedProduct, ...] = ()
+    stored: tuple[StoredWeights, ...] = ()
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -320,10 +327,13 @@ class _Told:
     forms: Forms
     planned: list[Planned] = field(default_factory=list[Planned])
     fusions: list[Fusion] = field(default_factory=list[Fusion])
+    moves: list[Moves] = field(default_factory=list[Moves])
     plans: list[FunctionPlan] = field(default_factory=list[FunctionPlan])
     others: list[Replan] = field(default_factory=list[Replan])
     spills: list[SpillPlan] = field(default_factory=list[SpillPlan])
     keeping: list[Keeping] = field(default_factory=list[Keeping])
+    products: list[RoundedProduct] = field(default_factory=list[RoundedProduct])
+    stored: list[StoredWeights] = field(default_factory=list[StoredWeights])
 
     def context(
         self,
@@ -341,10 +351,12 @@ class _Told:
         moving = spill_options(setting.board, setting.operators, kernels[0], planning)
         context = given.with_options(
             *kernels,
+            PartOptions(dry[1], self.moves.append),
             replace(planning, watch=self.planned.append, asks=asks),
             replace(given.options_for(FuseOptions), watch=self.fusions.append),
             replace(moving, watch=self.spills.extend),
-            replace(packing, watch=self.forms.found.append),
+            replace(packing, watch=self.forms.found.append, stored=self.stored.append),
+            replace(given.options_for(PrecisionOptions), watch=self.products.append),
         )
         tried = Tried(start.module, start.holds, start.rest, context, dry)
         blocks = replace(
@@ -366,7 +378,7 @@ class _Told:
             start.loaded,
             made,
             self.planned[-1] if self.planned else None,
-            tuple(self.fusions),
+            with_moves(self.fusions, self.moves[-1] if self.moves else {}),
             tuple(self.plans),
             start.numerics,
             blocks.sharing,
@@ -374,6 +386,8 @@ class _Told:
             self.others[-1] if self.others else None,
             tuple(self.spills),
             tuple(self.forms.found),
+            tuple(self.products),
+            tuple(self.stored),
         )
 
 

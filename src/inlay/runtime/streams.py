@@ -112,6 +112,8 @@ class StreamCall:
         result: what it gives.
         constants: positions of tensors that are constants.
         images: the region before a run, by the digest of the constants.
+        rooms: memories of the device in the scratch memory of the kernel, its tensor behind the result: where
+            each begins, and its bytes.
     """
 
     device: str
@@ -124,6 +126,7 @@ class StreamCall:
     result: Part
     constants: tuple[int, ...]
     images: Mapping[str, bytes]
+    rooms: tuple[tuple[int, int], ...] = ()
 
 
 def region_of(size: int) -> np.ndarray:
@@ -133,6 +136,11 @@ def region_of(size: int) -> np.ndarray:
     return made[start : start + size]
 
 
+def _nobody_knows(word: int) -> str:
+    del word
+    return ""
+
+
 def run_words(
     target: Callable[..., int],
     name: str,
@@ -140,8 +148,20 @@ def run_words(
     config: Sequence[int],
     words: bytes,
     region: np.ndarray,
+    rooms: Sequence[np.ndarray] = (),
+    command_at: Callable[[int], str] = _nobody_knows,
 ) -> int:
     """Run words on a region by a function of a driver; return the cycles that it reports.
+
+    Args:
+        target: the function.
+        name: of it, for messages.
+        device: its name, for messages.
+        config: the parameters of the device.
+        words: the stream.
+        region: of the memory outside.
+        rooms: memories of the device that are in a memory of the board.
+        command_at: tells which command a word is of; empty where nobody knows.
 
     Raises:
         RunError: `run.device-failed`.
@@ -149,11 +169,13 @@ def run_words(
     report = np.zeros(_REPORT, np.int64)
     numbers, stream = np.array(config or (0,), np.int64), np.frombuffer(words, np.uint8)
     numbers.flags.writeable = False
-    status = target(numbers, stream, len(words), region, region.size, report)
+    inside = [x for room in rooms for x in (room, room.size)]
+    status = target(numbers, stream, len(words), region, region.size, report, *inside)
     if status:
         raise error(
             "run.device-failed",
-            f"'{device}' ended {name} with the fault {status}, at word {report[1]}, address {report[2]}",
+            f"'{device}' ended {name} with the fault {status}, at word {report[1]}"
+            f"{command_at(int(report[1]))}, address {report[2]}",
         )
     return int(report[0])
 
@@ -178,7 +200,10 @@ class _Running:
         call, result = self.call, arrays[self.call.result.tensor]
         indices = range(result.shape[0]) if call.is_for_each else (None,)
         with self._lock:
-            region = self._region(arrays)
+            region, rooms = (
+                self._region(arrays),
+                rooms_in(arrays, result_at=call.result.tensor, rooms=call.rooms),
+            )
             for index in indices:
                 for part in call.comes:
                     whole = arrays[part.tensor]
@@ -186,7 +211,7 @@ class _Running:
                     given = part.blocks.pack(whole if index is None else whole[index], len(units))
                     flat = np.ascontiguousarray(given).view(np.uint8).reshape(len(units), -1)
                     units[:, : flat.shape[1]] = flat
-                run_words(self.target, call.function, call.device, call.config, call.words, region)
+                run_words(self.target, call.function, call.device, call.config, call.words, region, rooms)
                 target = result if index is None else result[index]
                 if result.size:
                     target[...] = call.result.blocks.unpack(_units(region, call.result), target.shape)
@@ -207,6 +232,13 @@ class _Running:
             self._regions[digest] = region_of(len(image))
             self._regions[digest][:] = np.frombuffer(image, np.uint8)
         return self._regions[digest]
+
+
+def rooms_in(
+    arrays: Sequence[np.ndarray], *, result_at: int, rooms: Sequence[tuple[int, int]]
+) -> list[np.ndarray]:
+    """Return memories of a device in the scratch memory of a kernel, which is behind its result."""
+    return [arrays[result_at + 1].reshape(-1)[at : at + size] for at, size in rooms]
 
 
 def _units(region: np.ndarray, part: Part) -> np.ndarray:
@@ -240,6 +272,7 @@ def with_streams(program: Program, streams: Mapping[str, StreamCall]) -> Program
             "result": _part_record(s.result),
             "constants": s.constants,
             "images": {digest: kept(image) for digest, image in s.images.items()},
+            **({"rooms": s.rooms} if s.rooms else {}),
         }
         for name, s in streams.items()
     }
@@ -293,6 +326,7 @@ def _read(said: Any, kernel: Kernel, program: Program) -> StreamCall:
         _part(said["result"], region, ports),
         constants,
         images,
+        tuple((_whole(at, 2**40), _whole(size, 2**40)) for at, size in said.get("rooms", ())),
     )
 
 

@@ -68,6 +68,7 @@ class Reason(StrEnum):
     VIEW = "view"
     MACHINE = "machine"
     CALL = "call"
+    IN_PLACE = "in-place"
 
 
 REASONS: dict[Reason, str] = {
@@ -82,6 +83,7 @@ REASONS: dict[Reason, str] = {
     Reason.VIEW: "one of them is a view: nothing is computed, and no kernel is made of it",
     Reason.MACHINE: "the virtual machine runs one of them itself",
     Reason.CALL: "one of them is the call of a function, which has kernels of its own",
+    Reason.IN_PLACE: "nothing is copied: its parts are made in it, or it is read in what it is a part of",
 }
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import I8, I16, U8
+from inlay.arith.dtype import I8, I16, U8, DType
 from inlay.base.options import option
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
@@ -35,8 +35,16 @@ from inlay.transforms._integers.products import integer_product, real_product
 from inlay.transforms._integers.record import ASKED, BESIDE, InIntegers, Numerics, Reason, in_floats
 from inlay.transforms._integers.rounded import Target, rounded
 from inlay.transforms._integers.scene import Known, Scene
+from inlay.transforms._integers.signs import (
+    is_turned,
+    turned,
+    turned_behind,
+    turned_cast,
+    turned_dequantize,
+    turned_requantize,
+)
 from inlay.transforms._integers.spelled import spelled_quantize
-from inlay.transforms._integers.wholes import biased, operator, whole
+from inlay.transforms._integers.wholes import MOVES, biased, moves, operator, whole
 from inlay.transforms._rules.rule_match import attrs_of
 
 _Rule = Callable[[Scene, Call], Expr | None]
@@ -48,6 +56,8 @@ class QuantizationOptions:
 
     exact: bool = option(False, help="keep floats between a dequantize and a quantize")  # noqa: FBT003
     watch: Callable[[Numerics], None] | None = None
+    bytes: DType | None = None
+    """The format of bytes that devices take, where they take one of both."""
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -62,7 +72,7 @@ def run(module: Module, context: PassContext) -> Module:
         if function.primitive is not None:
             functions[name] = function
             continue
-        folding = _Folding(Known(operators, evaluate), _EXACT if options.exact else _RULES)
+        folding = _Folding(Known(operators, evaluate, options.bytes), _EXACT if options.exact else _RULES)
         functions[name] = rewrite_function(function, folding.step)
         floats = in_floats(functions[name], folding.reasons, ASKED if options.exact else BESIDE)
         found = Numerics(name, tuple(folding.integers), tuple(floats))
@@ -163,13 +173,25 @@ def _quantize(scene: Scene, call: Call) -> Expr:
         raise StaysFloat("several-zero-points", "it has several zero points")
     axis = attrs.axis % rank - rank if scale.ndim else 0
     target = Target(attrs.dtype, Factor(scale.astype(np.float64), axis), int(zeros[0]), *ends_of(attrs.dtype))
-    return rounded(scene, x, target)
+    if not is_turned(scene, target.dtype):
+        return rounded(scene, x, target)
+    return turned(scene, rounded(scene, x, target.turned()))
+
+
+def _moved(scene: Scene, call: Call) -> Expr | None:
+    return turned_behind(scene, call) if moves(call) else None
+
+
+def _compared(scene: Scene, call: Call) -> Expr | None:
+    return spelled_quantize(scene, call) or turned_behind(scene, call)
 
 
 def _cast(scene: Scene, call: Call) -> Expr | None:
     """Floats that are integers of a format, brought to it, are those integers."""
     to = attrs_of(call, CastAttrs).dtype
     x = call.args[0]
+    if (wide := turned_cast(scene, call)) is not None:
+        return wide
     if to not in (I8, U8, I16) or not scene.is_tensor(x) or scene.array(x) is not None:
         return None
     found = whole(scene, x)
@@ -180,7 +202,16 @@ def _cast(scene: Scene, call: Call) -> Expr | None:
     return found.atom if found.dtype is to else scene.bind("cast", (found.atom,), CastAttrs(to))
 
 
-_EXACT: dict[str, _Rule] = {"conv_integer": _integer_product, "matmul_integer": _integer_product, "add": _add}
+_EXACT: dict[str, _Rule] = {
+    "conv_integer": _integer_product,
+    "matmul_integer": _integer_product,
+    "add": _add,
+    "requantize": turned_requantize,
+    **dict.fromkeys(("concat", "pad", "maximum", "minimum"), turned_behind),
+    **dict.fromkeys((*sorted(MOVES), "resize"), _moved),
+    "cast": turned_cast,
+    "dequantize": turned_dequantize,
+}
 """Rules that keep every bit of the result."""
 
 _RULES: dict[str, _Rule] = {
@@ -189,8 +220,8 @@ _RULES: dict[str, _Rule] = {
     "matmul": _product,
     "quantize": _quantize,
     "clip": spelled_quantize,
-    "minimum": spelled_quantize,
-    "maximum": spelled_quantize,
+    "minimum": _compared,
+    "maximum": _compared,
     "round": spelled_quantize,
     "cast": _cast,
 }

@@ -16,6 +16,10 @@ off before, where that format holds the difference. Convolutions of 3 x 3 take W
 is exact and faster (`analysis/winograd.py`). Where an instruction for bytes wants one side without a sign,
 128 is added to what has one, and `128 * sum(w)` is taken off the sums, with what is added to them anyway.
 
+**Narrow floats.** Operands that are bf16 (`round-operands`) are packed in groups as well, where an
+instruction adds products of bf16, weights that are computed too, by an operation in front. What f16 or bf16
+hold exactly of larger constants is kept so (`_stored_weights`).
+
 **Bytes for time.** Winograd's form takes more bytes than the sums as they are written: 16 weights for 9,
 and transformed tiles in scratch memory. It is chosen here alone: who keeps a program to a budget runs this
 pass again and says which operations keep the plainest form (`PackOptions.plain`).
@@ -40,7 +44,7 @@ from inlay.analysis.winograd import (
     integer_scratch,
     pays,
 )
-from inlay.arith.dtype import F32, I8, I16, U8, DType, from_numpy
+from inlay.arith.dtype import BF16, F32, I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -51,6 +55,7 @@ from inlay.machine.dot_products import DotProduct
 from inlay.machine.matrix_units import MatrixProduct
 from inlay.machine.target import Target
 from inlay.ops._build import Array
+from inlay.ops.bf16_products import PackBf16Attrs, PackedBf16Attrs, PackedBf16ConvAttrs
 from inlay.ops.convolution import ConvAttrs, PackedConvAttrs
 from inlay.ops.integer_lines import PackedLinesAttrs
 from inlay.ops.integer_products import (
@@ -67,6 +72,8 @@ from inlay.ops.winograd_floats import WinogradFloatAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
 from inlay.transforms._packed_blocks import packed_blocks
+from inlay.transforms._stored_weights import StoredWeights, narrow_table, stored_format
+from inlay.transforms.round_operands import widened_from
 
 
 def _same(_device: str) -> Target | None:
@@ -106,12 +113,20 @@ class PackOptions:
         plain: numbers of operations that keep the plainest form (`FasterForm.number`).
         watch: is told each operation that has a faster form, and whether it is taken.
         time: predicts the nanoseconds of so many multiply-adds on a device, by its name.
+        stored: is told each constant that 16 bits hold.
+        bf16: whether products of bf16 may be added by an instruction that takes numbers below 2^-126 for 0.
     """
 
     targets: Callable[[str], Target | None] = _same
     plain: frozenset[int] = frozenset()
     watch: Callable[[FasterForm], None] | None = None
     time: Callable[[str, int], int] = _usual
+    stored: Callable[[StoredWeights], None] | None = None
+    bf16: bool = False
+
+    def pairs(self, target: Target) -> DotProduct | None:
+        """Return the kind of instruction that adds products of bf16 on a device, where it may be taken."""
+        return target.dot_product(BF16, BF16) if self.bf16 else None
 
 
 @dataclass(slots=True)
@@ -151,6 +166,12 @@ _WINOGRAD = "Winograd's form of a convolution"
 _LINES = ("pack_integer_weights", "conv_lines_integer_packed")
 """The same where the last axis of the kernel and the channels are one."""
 
+_BF16_FORMS = {
+    "matmul": ("pack_bf16_weights", "matmul_bf16_packed"),
+    "conv_nhwc": ("pack_bf16_weights", "conv_nhwc_bf16_packed"),
+}
+"""The same where an instruction adds products of bf16."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Product:
@@ -163,6 +184,7 @@ class _Product:
         x: the other operand.
         weights: the constant, `[*k, c, n]`.
         zero: what is taken off the weights, if anything is.
+        narrow: the bf16 that the other operand is made of, where the weights are bf16 too.
     """
 
     call: Call
@@ -171,6 +193,7 @@ class _Product:
     x: Expr
     weights: Const
     zero: Const | None = None
+    narrow: Expr | None = None
 
     @property
     def array(self) -> Array:
@@ -199,13 +222,14 @@ class _Product:
 class _Packing:
     """How the weights of a product are laid out, the attributes of what reads them, and what does both.
 
-    `shift` is added to the other operand.
+    `shift` is added to the other operand. Weights are in `dtype` where that is not their own.
     """
 
-    how: PackAttrs | PackIntegerAttrs | WinogradPackAttrs
+    how: PackAttrs | PackIntegerAttrs | PackBf16Attrs | WinogradPackAttrs
     attrs: object
     forms: tuple[str, str]
     shift: int = 0
+    dtype: DType | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -224,6 +248,8 @@ def run(module: Module, context: PassContext) -> Module:
         if key not in packed:
             definition = operators.definition(packing.forms[0])
             array = product.less_zero()
+            if packing.dtype is not None:
+                array = array.astype(packing.dtype.numpy)
             if lines:
                 *kernel, width, inputs, channels = array.shape
                 array = array.reshape(*kernel, width * inputs, channels)
@@ -236,15 +262,20 @@ def run(module: Module, context: PassContext) -> Module:
             return _packed_blocks(block, value, options, operators)
         if is_call(value, "add"):
             return _joined(block, value)
-        product = _product(value)
+        if is_call(value, "gather") and isinstance(value.args[0], Const):
+            target = options.targets("" if value.place is None else value.place.device)
+            return None if target is None else narrow_table(block, value, target, operators, options.stored)
+        product = _product(block, value)
         if product is None:
-            return None
+            return _computed_bf16(block, value, options, operators)
         place = product.call.place
         target = options.targets("" if place is None else place.device)
         packing = None if target is None else _packing(product, target, forms)
         if packing is None:
             return None
         x = product.x
+        if packing.forms in _BF16_FORMS.values() and product.narrow is not None:
+            x = product.narrow
         if packing.forms is _LINES:
             assert isinstance(x.type, TensorType), "convolutions have tensors for operands"
             *outer, pixels, inputs = x.type.shape
@@ -301,7 +332,34 @@ def _packed_blocks(
     return block.make(operators.definition("matmul_blocks_packed").op, (call.args[0], *operands), attrs)
 
 
-def _product(value: Expr) -> _Product | None:
+def _computed_bf16(
+    block: BlockWriter, value: Expr, options: PackOptions, operators: OperatorTable
+) -> Expr | None:
+    """Return a product of two matrices of bf16 that are computed, the second one packed in front of it.
+
+    None for anything else, and where no instruction adds products of bf16.
+    """
+    if not options.bf16 or not is_call(value, "matmul"):
+        return None
+    x, w = (widened_from(block, a, BF16) for a in value.args)
+    if x is None or w is None:
+        return None
+    target = options.targets("" if value.place is None else value.place.device)
+    dot = None if target is None else options.pairs(target)
+    if target is None or dot is None:
+        return None
+    assert isinstance(value.type, TensorType), "contractions have one result"
+    assert isinstance(w.type, TensorType), "products have tensors for operands"
+    terms, columns = (d.value for d in w.type.shape[-2:])
+    if len(w.type.shape) != 2 or terms is None or columns is None or len(value.type.shape) < 2:
+        return None
+    panel = panel_width(target, columns, terms, _rows(value.type.shape[:-1]), BF16.itemsize)
+    pack, multiply = (operators.definition(name).op for name in _BF16_FORMS["matmul"])
+    packed = block.call(pack, (w,), PackBf16Attrs(panel, dot.width))
+    return block.make(multiply, (x, packed), PackedBf16Attrs(panel, columns, dot.width))
+
+
+def _product(block: BlockWriter, value: Expr) -> _Product | None:
     """Return a product with constant weights whose operands need nothing taken off but of weights."""
     if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
         return None
@@ -309,6 +367,10 @@ def _product(value: Expr) -> _Product | None:
     if name not in _FORMS:
         return None
     x, w, *zeros = value.args
+    rounded = widened_from(block, w, BF16)
+    narrow = None
+    if isinstance(rounded, Const):
+        w, narrow = rounded, widened_from(block, x, BF16)
     if not isinstance(w, Const) or not isinstance(w.value, np.ndarray) or not w.value.size:
         return None
     if any(not isinstance(z, Const) for z in zeros) or (zeros and _array(zeros[0]).any()):
@@ -318,7 +380,7 @@ def _product(value: Expr) -> _Product | None:
         return None
     zero = zeros[1] if len(zeros) > 1 and _array(zeros[1]).any() else None
     assert zero is None or isinstance(zero, Const), "all zero points are constants"
-    return _Product(value, name, conv, x, w, zero)
+    return _Product(value, name, conv, x, w, zero, narrow)
 
 
 def _array(e: Expr) -> Array:
@@ -340,13 +402,7 @@ def _packing(product: _Product, target: Target, forms: _Forms) -> _Packing | Non
             return None
         if columns == 1 and product.conv is None:
             return None  # One column is contiguous as it is.
-        winograd = _winograd_floats(product, target, forms)
-        if winograd is not None:
-            return winograd
-        panel = panel_width(target, columns, terms, rows)
-        plain = PackedAttrs(panel, columns)
-        attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
-        return _Packing(PackAttrs(panel), attrs, _FORMS[product.name])
+        return _float_packing(product, target, forms, rows)
     own, weights = product.x.type.dtype, from_numpy(product.less_zero().dtype)
     unit = _matrix_unit(product, target, own, weights)
     dot, shift = _dot(target, own, weights)
@@ -373,6 +429,28 @@ def _packing(product: _Product, target: Target, forms: _Forms) -> _Packing | Non
     conv = PackedIntegerConvAttrs(panel, columns, group, operand, shift=shift, **window)
     attrs = whole if product.conv is None else conv
     return _Packing(PackIntegerAttrs(panel, group, weights), attrs, _FORMS[product.name], shift)
+
+
+def _float_packing(product: _Product, target: Target, forms: _Forms, rows: int | None) -> _Packing:
+    """Return how weights of a product of floats are packed; `rows` are those of a line."""
+    *_, columns = product.array.shape
+    terms, window = product.array.size // columns, _window(product.conv)
+    dot = None if product.narrow is None else forms.options.pairs(target)
+    if dot is not None:
+        panel = panel_width(target, columns, terms, rows, BF16.itemsize)
+        window.pop("groups", None)
+        whole = PackedBf16Attrs(panel, columns, dot.width)
+        conv = PackedBf16ConvAttrs(panel, columns, dot.width, **window)
+        attrs = whole if product.conv is None else conv
+        return _Packing(PackBf16Attrs(panel, dot.width), attrs, _BF16_FORMS[product.name])
+    winograd = _winograd_floats(product, target, forms)
+    if winograd is not None:
+        return winograd
+    panel = panel_width(target, columns, terms, rows)
+    plain = PackedAttrs(panel, columns)
+    attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
+    dtype = stored_format(product.name, product.weights, product.call.span, target, forms.options.stored)
+    return _Packing(PackAttrs(panel), attrs, _FORMS[product.name], dtype=dtype)
 
 
 def _dot(target: Target, own: DType, weights: DType) -> tuple[DotProduct | None, int]:

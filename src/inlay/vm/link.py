@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from inlay.arith.expr import Int, from_atom
 from inlay.base.diagnostics import InternalError
@@ -16,16 +17,24 @@ from inlay.bytecode import program as bc
 from inlay.bytecode.formula import Formula, check
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.interface import Artifact, KernelCode
-from inlay.ir.kernel import Access, Batch, ForeignBody, Kernel
+from inlay.ir.kernel import Access, Batch, ForeignBody, Kernel, Port
 from inlay.ir.module import Module
 from inlay.vm.compile import ShapeCompiler, compile_module
 from inlay.vm.signature import port_sizes, positions_of
 
-_ACCESS = {
-    Access.READ: bc.AccessCode.READ,
-    Access.WRITE: bc.AccessCode.WRITE,
-    Access.UPDATE: bc.AccessCode.READ_WRITE,
-}
+
+def _access(port: Port) -> bc.AccessCode:
+    match port.access:
+        case Access.READ:
+            return bc.AccessCode.READ
+        case Access.WRITE:
+            return bc.AccessCode.WRITE
+        case Access.UPDATE:
+            return bc.AccessCode.READ_WRITE
+        case Access.FILL:
+            return bc.AccessCode.WRITE if port.may_alias is None else bc.AccessCode.READ_WRITE
+        case _:
+            assert_never(port.access)
 
 
 def link(
@@ -98,7 +107,7 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
     phases = tuple(bc.Phase(p.offset, p.parallel) for p in code.phases)
     return bc.Kernel(
         kernel.name,
-        tuple(_ACCESS[p.access] for p in kernel.ports),
+        tuple(_access(p) for p in kernel.ports),
         len(kernel.ints),
         bc.ImageBody(phases),
         cost=_cost(kernel),
@@ -141,7 +150,7 @@ def _foreign(kernel: Kernel) -> bc.Kernel:
             body = bc.HostBody(kernel.name)
         case other:
             raise InternalError(f"a kernel of kind {other.kind} has no code", where=kernel.name)
-    ports = tuple(_ACCESS[p.access] for p in kernel.ports)
+    ports = tuple(_access(p) for p in kernel.ports)
     ordered = kernel.resource is not None
     return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel), ordered=ordered)
 

@@ -9,14 +9,13 @@ import pytest
 
 from inlay.accel.accelerator import Architecture, describe
 from inlay.accel.backend import backend_in_file
-from inlay.accel.commands import Place, Planned, Span
+from inlay.accel.commands import SHARED, Place, Planned, Span
 from inlay.accel.encode import decoded, encoded
 from inlay.accel.kit import Checked, checks
 from inlay.accel.order import unordered
-from inlay.accel.plan import SHARED
 from inlay.accel.stages import Untiled
 from inlay.accel.stream_mock import StreamMock
-from inlay.accel.tile import channels, in_order
+from inlay.accel.waits import channels, in_order
 from inlay.accelerators import gemmini
 from inlay.base.diagnostics import RunError
 from inlay.runtime.driver_places import function_of
@@ -124,7 +123,7 @@ DECLARED = [
     (
         "order = (Interlock(load, execute, store),)",
         "order = Interlock(load)",
-        "no tuple of Token(...), or of one",
+        "no tuple of Token(...), of AtMost(...)",
     ),
     ("Interlock(load, execute, store)", "Interlock(load, execute)", "without the queue 'store'"),
     (", c_stride=c_stride)", ", c_stride=1)", "no field for c stride 0"),
@@ -140,7 +139,7 @@ WRONG = [
     ("act = Memory(128 * KiB", "act = Memory(256 * KiB", "memory act", "no word says it"),
     ("wgt = Memory(128 * KiB", "wgt = Memory(132 * KiB", "memory wgt", "its last unit is"),
     ("most=16)\n    mvin2", "most=64)\n    mvin2", "drivers", "fault 1"),
-    ("byte:4 dram:60", "byte:5 dram:59", "driver", ""),
+    ("byte:4 dram:60", "byte:5 dram:59", "driver", "gives something else"),
     ("i32(a[i, k]) * i32(b[k, j])", "i32(a[i, k]) * i32(b[j, k])", "driver", "gives something else"),
     (
         "cycles=N + 16\n    )\n    def matmul",

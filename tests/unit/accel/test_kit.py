@@ -81,6 +81,7 @@ def test_what_is_wrong_is_found(tmp_path, old, new, section, message) -> None:
     assert section in {c.section for c in found}
     (first, *_) = (c for c in found if c.section == section)
     assert message in first.failure
+    assert first.at.startswith("wrong.py:"), first
     assert section == "declarations" or "none of" in message or first.program.startswith("fn main(")
 
 
@@ -101,6 +102,7 @@ def test_a_file_that_crashes_or_hangs(tmp_path, line, seconds, message) -> None:
     path.write_text(CRASHES.format(line), encoding="utf-8")
     (*_, last) = checked(str(path), 1, 0, seconds)
     assert message in last.failure
+    assert last.at == ("" if "1 / 0" in line else "crashing.py:5")
 
 
 @pytest.mark.slow

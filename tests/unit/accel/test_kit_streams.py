@@ -44,6 +44,8 @@ WRONG = [
     ("top=c.top, bottom=c.bottom", "top=c.bottom, bottom=c.top", "the driver", "gives something else"),
     # order
     ('push="push_prev", pop="pop_next"),\n    )', 'push="push_prev", pop="pop_prev"),\n    )', "declarations", "to mean two tokens"),
+    ("return self.RUN(**c.flags, i=c.H", "return self.RUN(i=c.H", "declarations", "no field for the flags pop_prev, pop_next, push_next, push_prev in words of 'clear': pass on **c.flags"),
+    ("self.RUN(op=op, kind=7, **c.flags) if", "self.RUN(op=op, kind=7) if", "declarations", "in words of 'waiting in compute'"),
     # faults of its code, a function that is not there
     ("    def multiply(self, c):\n", "    def multiply(self, c):\n        1 / 0\n", "declarations", "ZeroDivisionError"),
     ("strawberry_run", "strawberry_nothing", "drivers", "has no function 'strawberry_nothing'"),

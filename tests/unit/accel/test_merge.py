@@ -16,8 +16,8 @@ from inlay.accel.launch import Launcher
 from inlay.accel.order import unordered
 from inlay.accel.overlay import blocks
 from inlay.accel.reorder import behind, earlier
-from inlay.accel.tile import channels
 from inlay.accel.tiled import TiledCommand
+from inlay.accel.waits import channels
 from inlay.accelerators import strawberry
 from inlay.interp.tensor import evaluate
 from inlay.ir.expr import Var

@@ -56,6 +56,7 @@ def files(tmp_path_factory):
         ("targets check host --operators", "--operators, which does nothing beside check"),
         ("targets show host --passes", "--passes, which does nothing beside show"),
         ("explain p.inl --op matmul --all", "--op, which does nothing beside --all"),
+        ("explain p.inl --batch", "--batch, which does nothing with --view placement: it is about kernels"),
     ],
 )
 def test_what_would_do_nothing_is_wrong_usage(files, monkeypatch, capsys, words, said):

@@ -108,9 +108,12 @@ def test_why_no_code_is_made(lines, reason):
 def test_opencl_is_no_host():
     text = board_text("opencl").replace('arch = "native"', 'arch = "opencl"', 1)
     program = parse_module("fn main(x: Tensor[4, f32]) { exp(x) }", table())
-    with pytest.raises(inlay.InlayError, match="which is the host's") as failure:
-        inlay.compile(program, board=read_board("b", text, place="b.toml"), cache="none")
-    assert failure.value.ids == ("target.no-generator",)
+    for ask in (inlay.compile, inlay.explain):
+        with pytest.raises(
+            inlay.InlayError, match="'opencl' is the code of devices beside a host"
+        ) as failure:
+            ask(program, board=read_board("b", text, place="b.toml"))
+        assert failure.value.ids == ("board.invalid",)
 
 
 @pytest.mark.llvm

@@ -9,11 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import BY_NAME, I8, I16, I32, U8
+from inlay.arith.dtype import BF16, BY_NAME, F32, I8, I16, I32, U8
 from inlay.codegen.c import emit_source
 from inlay.codegen.llvm import emit_module
 from inlay.codegen.llvm_compile import assembly
 from inlay.interp.loop import run
+from inlay.loop.parser import parse_function
+from inlay.loop.verify import verify
 from inlay.machine.dot_products import INSTRUCTIONS, KINDS
 from inlay.machine.target import Target, baseline, host
 from tests.system import needs
@@ -39,6 +41,20 @@ lowered func f(x: {a}[3, m, {g}], w: {b}[m, {lanes}, {g}]) -> (y: i32[3, {lanes}
     }}
   }}
   for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ {store} }} }}
+}}
+"""
+
+
+BF16_PROGRAM = """\
+lowered func f(x: bf16[3, m, 2], w: bf16[m, {lanes}, 2]) -> (y: f32[3, {lanes}]) over (m) {{
+  alloc acc: f32[3, {lanes}] @register
+  for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ acc[r, l] = 0.0:f32 }} }}
+  for k in 0..m {{
+    for r in 0..3 unroll {{
+      for l in 0..{lanes} vector {{ acc[r, l] = dot(j < 2, acc[r, l], x[r, k, j], w[k, l, j]) }}
+    }}
+  }}
+  for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ y[r, l] = acc[r, l] }} }}
 }}
 """
 
@@ -199,10 +215,11 @@ WORDS = {
 def test_each_instruction_is_emitted(row) -> None:
     target = with_features(row)
     kind = row.kind
-    f = parsed(program(kind.first.name, kind.second.name, kind.width, row.lanes, saturates=kind.saturates))
+    text = program(kind.first.name, kind.second.name, kind.width, row.lanes, saturates=kind.saturates)
+    f = parsed(BF16_PROGRAM.format(lanes=row.lanes) if kind.sums is F32 else text)
     module = emit_module(f, target).text
     assert f"@llvm.{row.intrinsic}(" in module
-    short = re.sub(r"^(x86|aarch64)\.(sse2|ssse3|avx2|avx512|neon)\.", "", row.intrinsic)
+    short = re.sub(r"^(x86|aarch64)\.(sse2|ssse3|avx2|avx512bf16|avx512|neon)\.", "", row.intrinsic)
     word = WORDS.get(short, short.partition(".")[0])
     assert re.search(rf"\bv?{word}\b", assembly(module, target, optimize=False))
 
@@ -240,3 +257,35 @@ def test_a_target_says_what_it_multiplies() -> None:
     assert replace(v3, saturating=True).dot_product(U8, I8) is KINDS["u8i8_pairs"]
     assert replace(v3, saturating=True).dot_product(I8, I8) is KINDS["i16"]
     assert replace(vnni, saturating=True).dot_product(U8, I8) is KINDS["u8i8"]
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 12, 16, 32])
+def test_products_of_bf16_are_added_in_the_order_of_the_instruction(lanes: int) -> None:
+    f = parsed(BF16_PROGRAM.format(lanes=lanes))
+    x = (RNG.standard_normal((3, 40, 2)) * 2.0 ** RNG.integers(-9, 9, (3, 40, 2))).astype(BF16.numpy)
+    w = RNG.standard_normal((40, lanes, 2)).astype(BF16.numpy)
+    want = run(f, [x, w], {f.dims[0]: 40})[0]
+    for target in (host(), baseline("x86_64", "v2"), baseline("x86_64", "v4")):
+        if set(target.features) <= set(host().features):
+            np.testing.assert_array_equal(run_native(f, [x, w], {"m": 40}, target=target)[0], want)
+
+
+def test_bf16_takes_its_instruction_where_there_is_one() -> None:
+    f = parsed(BF16_PROGRAM.format(lanes=32))
+    plain = baseline("x86_64", "v4")
+    target = replace(plain, cpu="znver4", features=tuple(sorted((*plain.features, "avx512bf16"))))
+    for t, count in ((target, 6), (plain, 0)):
+        code = assembly(emit_module(f, t).text, t, optimize=False)
+        assert len(re.findall("vdpbf16ps", code)) == count
+    assert target.dot_product(BF16, BF16) == KINDS["bf16"]
+    assert target.dot_product(F32, F32) is None
+    assert target.dot_product(I8, I8) == plain.dot_product(I8, I8)
+
+
+@pytest.mark.parametrize(("a", "acc"), [("f16", "f32"), ("bf16", "i32"), ("i8", "f32")])
+def test_other_sums_are_no_dots(a: str, acc: str) -> None:
+    text = f"""\
+lowered func f(x: {a}[2], w: {a}[2]) -> (y: {acc}[1]) {{ y[0] = dot(j < 2, 0:{acc}, x[j], w[j]) }}
+"""
+    [finding] = verify(parse_function(text.replace("0:f32", "0.0:f32")))
+    assert f"found a dot of {a} and {a} added to {acc}" in finding.message

@@ -71,7 +71,7 @@ DOT = "lowered func f(x: i8[n, 4], h: u16[n], s: i64[n]) -> (y: i32[n], z: i64[n
     [
         ("y[0] = dot(j < 4, 0:i32, x[0, j], x[1, j])", []),
         ("y[0] = dot(j < 2, dot(j < 2, 0:i32, x[0, j], x[0, j]), x[1, j], x[1, j])", []),
-        ("z[0] = dot(j < 4, 0:i64, x[0, j], x[1, j])", ["loop.dtype", "loop.dtype"]),
+        ("z[0] = dot(j < 4, 0:i64, x[0, j], x[1, j])", ["loop.dtype"]),
         ("y[0] = dot(j < 4, 0:i32, h[j], x[1, j])", ["loop.dtype"]),
         ("y[0] = dot(j < 0, 0:i32, x[0, j], x[1, j])", ["loop.dtype"]),
         ("y[0] = dot_saturating(j < 4, 0:i32, x[0, j], x[1, j])", []),

@@ -299,7 +299,7 @@ def test_what_code_is_made_for_may_be_said():
         ("l1_bytes = -1", "bytes, as a positive number"),
         ("stack_bytes = false", "bytes, as a positive number"),
         ("index_bits = 16", "32 or 64"),
-        ('dot = ["i4"]', "a list of u8i8, i8, u8, u8i8_pairs, i16"),
+        ('dot = ["i4"]', "a list of u8i8, i8, u8, u8i8_pairs, i16, bf16"),
         ('fma = "yes"', "true or false"),
     ],
 )
@@ -366,3 +366,11 @@ def test_values_of_a_board_built_in_python_are_checked(pool, message):
 @pytest.mark.parametrize("name", board_names())
 def test_known_boards_have_nothing_that_nobody_means(name):
     find_usable(name)
+
+
+def test_what_no_plan_reads_is_named():
+    assert find_board("host").unread == ()
+    found = find_board("soc_npus").unread
+    assert "dims of npu.dma" in found
+    assert "queue load of npu0" in found
+    assert "order load -> compute of npu0" in found

@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given, settings
 
 import inlay
+from inlay.analysis.infer_types import infer_types
 from inlay.api import compilation
 from inlay.arith.expr import Int, evaluate, symbols
 from inlay.cli.main import main
 from inlay.ir.module import Module
+from inlay.ir.parser import parse_module
+from inlay.machine.board_file import read_board
 from inlay.machine.memory import Pool, PoolKind
 from inlay.memory.account import Account, Around, accounts_of
 from inlay.memory.constants import constants_in_file
 from inlay.memory.plan import FunctionPlan, Sharing
+from inlay.ops.table import table
 from inlay.pipeline.explain.memory import memory_of
 from inlay.runtime.session import Executable, executable_of
 from inlay.viz.memory_svg import memory_svg
@@ -169,3 +173,39 @@ def test_a_compilation_tells_the_same(tmp_path):
     asked = inlay.explain(path, view="memory", threads=1, typical=("n=16",))
     assert memory_of(made.run).to_json() == asked.to_json()
     assert constants_in_file(made.module) == 0
+
+
+OUT_OF_BLOCKS = """
+fn main(x: Tensor[8, 16, f32], w: Tensor[16, 32, f32]) -> (Tensor[8, 32, f32], Tensor[8, 32, f32]) {
+  let a = matmul(x, w);
+  (softmax{axis=1}(a), relu(tanh(a)))
+}
+entry main("x", "w") -> ("y", "z");
+"""
+
+
+SMALL_PART = """
+fn main(x: Tensor[64, 64, f32]) -> Tensor[64, f32] {
+  let a = softmax{axis=1}(x);
+  reduce_max{axes=[1], keepdims=false}(softmax{axis=0}(add(a, x)))
+}
+entry main("x") -> ("y");
+"""
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize(
+    ("source", "shapes", "copied"),
+    [(OUT_OF_BLOCKS, [(8, 16), (16, 32)], 8 * 32 * 4), (SMALL_PART, [(64, 64)], 64 * 4)],
+)
+def test_results_in_a_memory_of_fixed_places_are_copied_out(source, shapes, copied):
+    """The block goes with the last one that is no small part of it; others are the caller's, elsewhere."""
+    text = 'summary = "s"\n[[memory]]\nname = "ram"\nkind = "static"\nbytes = "64KiB"\n'
+    text += '[[device]]\nname = "cpu"\narch = "native"\nmemories = ["ram"]\n'
+    board = read_board("static", text, place="static.toml")
+    module = infer_types(parse_module(source, table()))
+    (found,) = inlay.explain(module, board, view="memory", threads=1).accounts
+    exe = inlay.compile(module, board=board, threads=1, cache="none")
+    exe(*(np.ones(shape, np.float32) for shape in shapes))
+    assert found.copies == exe.usage().copied_bytes == copied
+    assert found.peak + found.copies == exe.usage().peak_bytes

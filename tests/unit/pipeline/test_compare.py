@@ -110,6 +110,7 @@ def test_the_command_prints_a_table_and_data(files, capsys) -> None:
         ("--compare cpu,npu0,npu0", "needed cpu, which is the host"),
         ("--compare cpu,npu1", "found no device named 'npu1'"),
         ("--compare cpu,npu0 --pin *=cpu", "found nothing to compare on 'npu0': it runs nothing"),
+        ("--compare cpu,npu0 --pin *=cpu", "hint: `inlay explain --all` says of each operation why"),
         ("--compare cpu,npu0 --profile", "--profile, which does nothing beside --compare"),
     ],
 )

@@ -43,6 +43,22 @@ def test_all_of_a_sum_once_it_begins_elsewhere() -> None:
     hold_law(f, s, (3,))
 
 
+PRODUCTS_OF_BF16 = """
+    schedulable func f(x: bf16[n, 8], w: bf16[8]) -> (y: f32[n]) over (n) {
+      for i in 0..n { for k in 0..8 {
+        block b(v: spatial n = i, r: reduce 8 = k) {
+          init { y[v] = 0.0:f32 } y[v] = y[v] + (f32(x[v, r]) * f32(w[r])) } } } }"""
+
+
+def test_products_of_bf16_are_added_in_f32() -> None:
+    f = parse_function(PRODUCTS_OF_BF16)
+    s = Schedule(f)
+    _, inner = split(s, "k", 2)
+    tensorize(s, inner)
+    assert "dot(k_i < 2, y[v], x[v, r + k_i], w[r + k_i])" in print_function(s.function)
+    hold_law(f, s, (3,))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -51,6 +67,7 @@ def test_all_of_a_sum_once_it_begins_elsewhere() -> None:
         (program("y[v] = y[v] + (i32(x[v, r]) * i32(f[r]))"), "factor"),
         (program("y[v] = y[v] + (i32(x[v, r]) * 3:i32)"), "factor"),
         (program("y[v] = max(y[v], i32(x[v, r]) * i32(w[r]))"), "sum in i32"),
+        (PRODUCTS_OF_BF16.replace("bf16", "f16"), "bf16"),
         (SUM.replace("for k in 0..8", "for k in 0..8 unroll"), "unroll"),
         (SUM.replace("k) {", "k) where [i + k] < [n] {"), "some iterations"),
     ],

@@ -21,7 +21,7 @@ class FusionExplanation:
 
     Attributes:
         board: the name of the machine.
-        host: the name of its first device.
+        host: the name of the device that runs the program.
         calls: of kernels, function after function, in program order.
         borders: values that go from one kernel to another, or to what is no kernel.
         outside: operators that are in no kernel, with the reason.

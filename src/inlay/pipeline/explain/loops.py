@@ -115,7 +115,7 @@ def schedule_of(run: Run, fusion: FusionExplanation, kernel: Kernel) -> KernelSc
     elif body.of_device is not None and body.of_device.is_copy:
         why = "it copies from memory to memory, and has no loops"
     elif any(c.is_region and c.kernel == kernel.name for c in fusion.calls):
-        why = f"'{device}' takes it as it is, without loops"
+        why = f"'{device}' takes it as it is, without loops" + (f": {kernel.note}" if kernel.note else "")
     if why:
         return KernelSchedule(kernel.name, kernel.origin, device, None, why)
     try:

@@ -1,6 +1,8 @@
-"""Which operations of a quantized model are computed in integers, and why others stay float: as data.
+"""In what formats products are computed, and constants stored: as data.
 
-All of it was decided and kept by the pass `fold-quantization`.
+Which operations of a quantized model are computed in integers, and why others stay float, was decided and
+kept by the pass `fold-quantization`; which products of floats are in bf16 by `round-operands`; what is
+stored in 16 bits by `pack-weights`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from typing import Any
 
 from inlay.pipeline.running import Run
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
+from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
+from inlay.transforms.round_operands import REASONS, PrecisionOptions, RoundedProduct
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +26,17 @@ class NumericsExplanation:
         functions: of the program.
         saturating: which devices take instructions that saturate sums of pairs of products; None where
             that was not asked for.
+        precision: that products of floats may have.
+        products: of floats, where that is not f32.
+        stored: constants of f32 that 16 bits hold.
     """
 
     exact: bool
     functions: tuple[Numerics, ...]
     saturating: tuple[str, ...] | None
+    precision: str = "f32"
+    products: tuple[RoundedProduct, ...] = ()
+    stored: tuple[StoredWeights, ...] = ()
 
     @property
     def integers(self) -> tuple[InIntegers, ...]:
@@ -47,18 +57,40 @@ class NumericsExplanation:
                 {**_json(o), "became": list(o.became), "accumulator": [o.low, o.high]} for o in self.integers
             ],
             "floats": [{**_json(o), "reason": o.reason, "message": o.message} for o in self.floats],
+            "precision": self.precision,
+            "products": [
+                {
+                    **_json(p),
+                    "dtype": "f32" if p.reason else self.precision,
+                    "reason": p.reason or "",
+                    "message": REASONS[p.reason] if p.reason else "",
+                }
+                for p in self.products
+            ],
+            "stored": [
+                {
+                    "operator": s.operator,
+                    "at": str(s.span) if s.span else "",
+                    "dtype": str(s.dtype),
+                    "bytes": s.bytes,
+                    "kept": s.is_kept,
+                }
+                for s in self.stored
+            ],
         }
 
 
-def _json(o: InIntegers | InFloats) -> dict[str, Any]:
+def _json(o: InIntegers | InFloats | RoundedProduct) -> dict[str, Any]:
     return {"operator": o.operator, "value": o.value, "at": str(o.span) if o.span else ""}
 
 
 def numerics_of(run: Run) -> NumericsExplanation:
-    """Return what is computed in integers, and what stays float."""
+    """Return in what formats products are computed, and constants stored."""
     setting = run.setting
     exact = setting.context.options_for(QuantizationOptions).exact
     targets = {d.name: setting.targets(d.name) for d in setting.board.devices}
     asked = any(t.saturating for t in targets.values())
     found = tuple(name for name, t in targets.items() if t.saturates_products)
-    return NumericsExplanation(exact, run.numerics, found if asked else None)
+    precision = setting.context.options_for(PrecisionOptions).precision
+    saturating = found if asked else None
+    return NumericsExplanation(exact, run.numerics, saturating, precision, run.products, run.stored)

@@ -21,24 +21,29 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.passes.contract import Pass
-from inlay.pipeline import build_kernels, plan_again
+from inlay.pipeline import place_parts
+from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.building import explaining_options
 from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
 from inlay.pipeline.explain.loops import LoopsExplanation, loops_of
 from inlay.pipeline.explain.memory import MemoryExplanation, memory_of
 from inlay.pipeline.explain.numerics import NumericsExplanation, numerics_of
 from inlay.pipeline.explain.story import Story, story_of
+from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.options import PlaceOptions, default_cache
 from inlay.pipeline.planning import Setting, setting_of, threads_of
 from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
-from inlay.transforms import fold_quantization
+from inlay.transforms import pack_weights
 
 Explained: TypeAlias = (
     Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | NumericsExplanation | Story
 )
+
+
+_Kernels: TypeAlias = tuple[BuildOptions, GenerateOptions]
 
 
 class View(StrEnum):
@@ -53,10 +58,10 @@ class View(StrEnum):
 
 _UNTIL: Mapping[View, Pass] = {
     View.PLACEMENT: plan_places.PASS,
-    View.FUSION: plan_again.PASS,  # which groups the copies that it adds
-    View.LOOPS: build_kernels.PASS,
+    View.FUSION: place_parts.PASS,  # which knows what is not copied
+    View.LOOPS: place_parts.PASS,
     View.MEMORY: ROUTE[-1],
-    View.NUMERICS: fold_quantization.PASS,
+    View.NUMERICS: pack_weights.PASS,  # which knows what is stored in 16 bits
 }
 """The pass that decides what a view shows."""
 
@@ -81,9 +86,10 @@ def explained(
         raise unknown_name("view", view, View)
     setting = setting_of(options, threads=threads, target=_target)
     _check_threads(setting, threads)
+    kernels = _kernels(setting, batch=options.batch)
     if at:
-        return _story(module, setting, at)
-    return view_of(_run(module, setting, _UNTIL[View(view)]), View(view))
+        return _story(module, setting, kernels, at)
+    return view_of(_run(module, setting, kernels, _UNTIL[View(view)]), View(view))
 
 
 def view_of(run: Run, view: View) -> Explained:
@@ -107,21 +113,27 @@ def placement_of(run: Run) -> Explanation:
     return replace(explanation_of(run.planned), without_code=run.without_code, threads=run.threads)
 
 
-def _story(module: Module, setting: Setting, at: str) -> Story:
+def _story(module: Module, setting: Setting, kernels: _Kernels, at: str) -> Story:
     """Return all about operations; where the plan of memory is refused, all but that, and why."""
     try:
-        return story_of(_run(module, setting, ROUTE[-1]), at)
+        return story_of(_run(module, setting, kernels, ROUTE[-1]), at)
     except CompileError as refusal:
         if "name.unknown" in [d.id for d in refusal.diagnostics]:
             raise
-        run = _run(module, setting, build_kernels.PASS)
+        run = _run(module, setting, kernels, place_parts.PASS)
         return story_of(run, at, refusal.diagnostics[0].message)
 
 
-def _run(module: Module, setting: Setting, until: Pass) -> Run:
+def _kernels(setting: Setting, *, batch: bool) -> _Kernels:
+    """Return how kernels are lowered; of those in the cache, the cache says what they need."""
     folder = default_cache()
     cache = None if folder is None or not folder.is_dir() else ObjectCache(folder)
-    kernels = explaining_options(setting.operators, setting.board, setting.targets, cache, setting.hooks)
+    return explaining_options(
+        setting.operators, setting.board, setting.targets, cache, setting.hooks, batch=batch
+    )
+
+
+def _run(module: Module, setting: Setting, kernels: _Kernels, until: Pass) -> Run:
     return run_passes(module, setting, kernels, until=until, asks=True)
 
 

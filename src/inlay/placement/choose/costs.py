@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from inlay.analysis.cost import bytes_of, work_of
 from inlay.arith.expr import Int, Sym, evaluate, lit, product, symbols
+from inlay.base.usual_sizes import planned_size
 from inlay.ir.expr import Call, Expr, OpRef, Var
 from inlay.ir.types import TensorType, Type
 from inlay.machine.board import Board
@@ -22,9 +23,6 @@ from inlay.runtime.native import HAND_OFF_NS
 
 _MEMORY_THREADS = 4
 """Threads beyond which a kernel that waits for memory gains nothing."""
-UNKNOWN_SIZE = 64
-"""What a dim is thought to be that says nothing about itself."""
-
 CostHook = Callable[[Call, Mapping[Sym, int]], float | None]
 """An architecture's own prediction of a call, in nanoseconds; None leaves it to the roofline."""
 
@@ -165,10 +163,10 @@ class Predictor:
 
 
 def at_sizes(e: Int, dims: Mapping[Sym, int]) -> float:
-    """Return a formula at sizes of dims, `UNKNOWN_SIZE` for those that are not there."""
+    """Return a formula at sizes of dims, as planned for by their names for those that are not there."""
     if e.value is not None:
         return float(e.value)
-    return float(max(0, evaluate(e, {s: dims.get(s, UNKNOWN_SIZE) for s in symbols(e)})))
+    return float(max(0, evaluate(e, {s: dims.get(s, planned_size(s.name)) for s in symbols(e)})))
 
 
 def _shared(ns: float, threads: int) -> float:

@@ -18,6 +18,7 @@ from inlay.analysis.loops import Loop, loops_of
 from inlay.arith.bounds import Range, bounds
 from inlay.arith.expr import Int, Sym, symbols
 from inlay.arith.solve import Facts
+from inlay.base.usual_sizes import planned_size
 from inlay.ir.conform import dim_range
 from inlay.ir.expr import Const, Var
 from inlay.ir.module import Module
@@ -26,7 +27,7 @@ from inlay.ir.walk import bound_symbols
 from inlay.machine.board import Board
 from inlay.machine.memory import Pool, PoolKind
 from inlay.ops.table import OperatorTable
-from inlay.placement.choose.costs import UNKNOWN_SIZE, Costs, Predictor
+from inlay.placement.choose.costs import Costs, Predictor
 from inlay.placement.choose.schedule import Item, Problem, Task
 from inlay.placement.choose.transfers import Route, byte_away, hop_of
 from inlay.placement.infer.domains import Domain, Leaf, Parts, leaves
@@ -64,6 +65,7 @@ class ProblemMaker:
     ) -> None:
         self.module, self.board, self.graph = module, board, graph
         self.machine: Machine = graph.machine
+        self._host = self.machine.device_index[board.host.name]
         self.instances, self.operations = instances, operations
         self.sizes: dict[str, tuple[int, str]] = {}
         self.iterations: dict[str, tuple[float, str]] = {}
@@ -257,7 +259,7 @@ class ProblemMaker:
         return self._sources[value]
 
     def _home(self, value: int) -> int:
-        return self.pinned.get(self.graph.classes.find(value), 0)
+        return self.pinned.get(self.graph.classes.find(value), self._host)
 
     def _entries(self) -> Iterator[Instance]:
         """Yield the functions that are called from outside."""
@@ -291,7 +293,7 @@ class ProblemMaker:
         found: dict[tuple[int, int], None] = {}
         for instance in self._entries():
             for atom in leaves(instance.result):
-                device = self.pinned.get(self.graph.classes.find(atom), 0)
+                device = self.pinned.get(self.graph.classes.find(atom), self._host)
                 for maker in self._makers(self.graph.values.find(atom), by_value):
                     if maker >= 0:
                         found[maker, device] = None
@@ -379,12 +381,12 @@ class ProblemMaker:
                 elif high is not None:
                     size, who = high, "its bound"
                 else:
-                    size, who = UNKNOWN_SIZE, GUESS
+                    size, who = planned_size(d.sym.name), GUESS
                 found[d.sym] = size
                 if not instance.sites:
                     self.sizes.setdefault(d.sym.name, (size, who))
             for s in bound_symbols(instance.function.body) if not instance.sites else ():
-                found.setdefault(s, self._typical_sizes.get(s.name, UNKNOWN_SIZE))
+                found.setdefault(s, self._typical_sizes.get(s.name, planned_size(s.name)))
         return found
 
     def _ranges_of_dims(self) -> dict[Sym, Range]:

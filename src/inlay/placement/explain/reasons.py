@@ -19,7 +19,6 @@ from inlay.arith.expr import symbols
 from inlay.ir.expr import Call, OpRef, Var
 from inlay.ir.module import Module
 from inlay.machine.board import Board
-from inlay.machine.memory import Pool
 from inlay.ops.device import DEVICE_COPY, CopyAttrs
 from inlay.placement.choose.candidates import Offers
 from inlay.placement.choose.capacity import predict, too_small
@@ -181,9 +180,11 @@ def explanation_of(planned: Planned) -> Explanation:
     busy = dict.fromkeys(names, 0.0)
     for task, d in zip(decision.problem.tasks, assigned, strict=True):
         busy[names[d]] += (task.costs[d] or 0.0) * task.weight
+    worth = 0.0 if choice.first else choice.worth
+    told = _Told(found, decision, assigned, total, taken, unused, choice.offers, worth)
     return Explanation(
         board.name,
-        tuple(_operations(_Told(found, decision, assigned, total, taken, unused, choice.offers), choice)),
+        tuple(_operations(told, choice)),
         tuple(_copies(placed, board, decision)),
         total,
         outcome.bound,
@@ -211,6 +212,7 @@ class _Told:
         taken: the candidates that tasks are.
         unused: what is added to refusals, by index of the operation and name of the device.
         offers: what devices that take patterns would run.
+        worth: the share that a plan other than the first one has to save, which was searched for.
     """
 
     found: Inferred
@@ -220,6 +222,7 @@ class _Told:
     taken: Mapping[int, TaskSet]
     unused: Mapping[tuple[int, str], str]
     offers: Offers | None
+    worth: float
 
 
 def as_run(decision: Decision) -> tuple[Decision, dict[int, TaskSet]]:
@@ -319,7 +322,7 @@ def _placed(
         elif annotation is not None:
             others[name] = annotation
         else:
-            others[name] = _against(decision, graph.machine.board.memories, assigned, index, d, told.total)
+            others[name] = _against(told, index, d)
     own = o.instance.name
     called = dict.fromkeys(n for m in members for n in names_of(m, forms))
     return Placed(
@@ -335,11 +338,13 @@ def _placed(
     )
 
 
-def _against(
-    decision: Decision, memories: Sequence[Pool], assigned: list[int], index: int, device: int, total: float
-) -> str:
+def _against(told: _Told, index: int, device: int) -> str:
     """Return what the program would take with one operation somewhere else."""
-    problem = decision.problem
+    problem, assigned, memories = (
+        told.decision.problem,
+        told.assigned,
+        told.found.graph.machine.board.memories,
+    )
     cost = problem.tasks[index].costs[device]
     own = problem.tasks[index].costs[assigned[index]] or 0.0
     if cost is None:
@@ -359,9 +364,16 @@ def _against(
     time = predict(problem, moved)
     if time == INFINITE:
         return "no link leads there"
-    more = time - total
+    more = time - told.total
     if more > 0:
         return f"cost: the program would take {time_text(more)} more (it takes {alone})"
+    if more < 0 and told.worth:
+        return (
+            f"cost: the program would take {time_text(-more)} less, and another plan has to save "
+            f"{told.worth:.0%} of {time_text(told.total)}, as predictions err (it takes {alone})"
+        )
+    if more < 0:
+        return f"cost: the program would take {time_text(-more)} less (it takes {alone})"
     return f"cost: the program would take as long (it takes {alone})"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from inlay.arith.expr import Int, Sym, lit, symbols, to_int
@@ -33,7 +33,8 @@ def merge_axes(s: Schedule, *, known: bool = False) -> None:
 
     Two neighboring axes become one when every access to the buffer walks both with two iters of its
     block, and these iters occur only so. An axis of extent 1 goes away. The bytes of a buffer do not
-    change: parameters are dense, so a kernel cannot tell.
+    change, so a kernel cannot tell: axes of a window of a larger tensor become one only where their
+    elements lie one behind the other.
 
     Applies to a function as `from_te` made it: one nest of loops around each block.
 
@@ -52,6 +53,11 @@ def merge_axes(s: Schedule, *, known: bool = False) -> None:
         body = Alloc(buffers[b], body)
     s.set_params(tuple(buffers[b] for b in s.params))
     s.set_body(body)
+
+
+def _are_one(b: Buffer, outer: int, inner: int) -> bool:
+    """Whether elements along two axes are one behind the other: of a window they may not be."""
+    return b.strides is None or b.strides[outer] == b.strides[inner] * b.shape[inner]
 
 
 def _parts(body: Stmt) -> tuple[list[Buffer], list[tuple[Block, list[Sym]]]]:
@@ -118,7 +124,7 @@ class _Plan:
         self._blocks = {block: self._start(block) for block in blocks}
         everything = [*params, *temporaries]
         self._kept = {b: [d for d, n in enumerate(b.shape) if n != 1] for b in everything}
-        self._joined = {b: [True] * max(0, len(k) - 1) for b, k in self._kept.items()}
+        self._joined = {b: [_are_one(b, *pair) for pair in pairwise(k)] for b, k in self._kept.items()}
         for plan in self._blocks.values():
             plan.accesses = [(b, tuple(e[d] for d in self._kept[b])) for b, e in plan.accesses]
         while self._take_away():
@@ -196,7 +202,10 @@ class _Plan:
                 size = size * b.shape[self._kept[b][position]]
             shape.append(size)
         same = tuple(shape) == b.shape
-        return b if same else Buffer(b.name, tuple(shape), b.dtype, b.scope, None, b.per_part)
+        if same:
+            return b
+        steps = b.strides and tuple(b.strides[self._kept[b][group[-1]]] for group in self._groups(b))
+        return replace(b, shape=tuple(shape), strides=steps)
 
     def iters(self, block: Block) -> list[list[BlockIter]]:
         """Return the iters that become one, in groups."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inlay.arith.dtype import I32
+from inlay.arith.dtype import F32, I32
 from inlay.arith.expr import Int, Sym, coefficient, fresh, substitute, symbols, to_int
-from inlay.loop.dots import is_factor
+from inlay.loop.dots import are_factors
 from inlay.loop.reduction import match_update
 from inlay.loop.scalar import Binary, BinaryOp, Cast, Dot, Index, ReduceOp, Scalar
 from inlay.loop.stmt import Block, BlockIter, For, IterKind, Store
@@ -20,7 +20,7 @@ WIDEST = 16
 
 @primitive
 def tensorize(s: Schedule, loop: str, *, saturates: bool = False) -> None:
-    """Turn the innermost loop of a sum of products of narrow integers into a `dot`.
+    """Turn the innermost loop of a sum of products of narrow numbers into a `dot`.
 
     Before:
 
@@ -34,8 +34,10 @@ def tensorize(s: Schedule, loop: str, *, saturates: bool = False) -> None:
           block b(v: spatial n = i, r: reduce m = k) {
             init { y[v] = 0:i32 } y[v] = dot(j < 2, y[v], x[v, r, j], w[r, j]) } } }
 
-    The sum is the same: integers wrap, so their order does not matter. Which instruction does it is left
-    to code generation, and so is doing without.
+    The sum is the same: integers wrap, so their order does not matter. Products of bf16 are added to an f32
+    in the order of the instruction, the last one first, and numbers below 2^-126 may count as 0: for who
+    asked for products in bf16. Which instruction does it is left to code generation, and so is doing
+    without.
 
     Args:
         s: the schedule.
@@ -91,12 +93,15 @@ def _with_dot(block: Block, loop: For, width: int, *, saturates: bool) -> Block:
 
 def _dot(block: Block, number: Sym, width: int, at: Rewrite, *, saturates: bool) -> Store:
     update = match_update(block)
-    if update is None or update.lets or update.op is not ReduceOp.SUM or update.store.buffer.dtype != I32:
-        raise illegal("kind", f"found {block.name} not to be a sum in i32")
+    sums = None if update is None else update.store.buffer.dtype
+    if update is None or update.lets or update.op is not ReduceOp.SUM or sums not in (I32, F32):
+        raise illegal("kind", f"found {block.name} not to be a sum in i32 or f32")
     store, product = update.store, update.value
     if not isinstance(product, Binary) or product.op is not BinaryOp.MUL:
         raise illegal("kind", f"found {block.name} not to be a sum of products")
     a, b = (_narrow(x, block.name) for x in (product.lhs, product.rhs))
+    if not are_factors(a.dtype, b.dtype, sums):
+        raise illegal("kind", f"found factors of {block.name} that are no widened i8, u8, i16 or bf16")
     assert isinstance(store.value, Binary), "an update is an operation on two values"
     total = Dot(number, width, store.value.lhs, at.scalar(a), at.scalar(b), saturates)
     return Store(store.buffer, store.indices, total)
@@ -104,8 +109,8 @@ def _dot(block: Block, number: Sym, width: int, at: Rewrite, *, saturates: bool)
 
 def _narrow(x: Scalar, block: str) -> Scalar:
     """Return what is widened."""
-    if not isinstance(x, Cast) or not is_factor(x.operand.dtype):
-        raise illegal("kind", f"found a factor of {block} that is no widened i8, u8 or i16")
+    if not isinstance(x, Cast):
+        raise illegal("kind", f"found a factor of {block} that is no widened i8, u8, i16 or bf16")
     return x.operand
 
 

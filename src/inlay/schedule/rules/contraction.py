@@ -18,7 +18,7 @@ of single rows; no unfolding of images is needed, since rows only have to be at 
 epilogue joins the tile if it has one element for each accumulator; otherwise the accumulators are
 copied out and the epilogue is a nest of its own.
 
-**Narrow integers** are packed with a few terms of the sum, a *group*, next to each other, and a
+**Narrow integers and bf16** are packed with a few terms of the sum, a *group*, next to each other, and a
 dot-product instruction (`Target.dot_product`) adds up a group: one load of the panel's groups, one
 broadcast of a group for each row.
 
@@ -75,7 +75,7 @@ from inlay.schedule.rules.contraction_plan import (
     no_contraction,
     plan_contraction,
 )
-from inlay.schedule.rules.groups import group_of, multiplies_vectors, sums_dots, use_dots, written
+from inlay.schedule.rules.groups import dot_kind, group_of, multiplies_vectors, sums_dots, use_dots, written
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
@@ -201,7 +201,7 @@ def begin(s: Schedule, block: str, epilogue: str | None, plan: Plan, target: Tar
         epilogue = cache_write(s, block, Scope.REGISTER)
     packs = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
     _attempt(skip_zero_terms, s, block)
-    if target.has_fma:
+    if target.has_fma and dot_kind(s.block(block), target) is None:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block)).name
     return Begun(block, plan, packs, temporary, _merge_nests(s, (block, epilogue), plan))

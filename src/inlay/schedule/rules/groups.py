@@ -1,4 +1,4 @@
-"""Contractions of narrow integers: groups of terms, dot products, and what widens the other factor.
+"""Contractions of narrow numbers: groups of terms, dot products, and what widens the other factor.
 
 Packed weights have a few terms of the sum next to each other behind the columns of a panel, a *group*,
 `w[o // panel, *k, c, o % panel, j]` with `j < g`. An instruction adds up a group. The other factor is
@@ -126,10 +126,13 @@ def symbols_in(indices: Sequence[Int]) -> set[Sym]:
 
 
 def is_product(b: Block) -> bool:
-    """Whether a block sums floats over one axis, as products of matrices and convolutions of 1 x 1 do."""
-    return (
-        written(b).dtype.is_float and sum(i.kind is IterKind.REDUCE and i.extent != 1 for i in b.iters) == 1
-    )
+    """Whether a block sums floats over one axis, as products of matrices and convolutions of 1 x 1 do.
+
+    A group of terms is a part of an axis.
+    """
+    group = group_of(b)
+    axes = [i for i in b.iters if i.kind is IterKind.REDUCE and i.extent != 1 and i is not group]
+    return written(b).dtype.is_float and len(axes) == 1
 
 
 def is_contiguous(indices: Sequence[Int], column: Sym) -> bool:

@@ -29,6 +29,7 @@ from inlay.transforms._integers.numbers import (
     type_of,
 )
 from inlay.transforms._integers.scene import Scene
+from inlay.transforms._integers.signs import is_turned, moved_by, other, turned
 from inlay.transforms._integers.wholes import biased, whole
 from inlay.transforms._rules.rule_match import attrs_of
 
@@ -79,12 +80,14 @@ def integer_product(scene: Scene, name: str, call: Call) -> Expr | None:
         StaysFloat: where it stays as it is: nothing is multiplied by constants, or zero points go by rows.
     """
     x, w, *zeros = call.args
-    if not zeros:
-        return None
-    zero_x, zero_w = zeros if len(zeros) > 1 else (zeros[0], scene.number(0, type_of(w).dtype))
     on_right = scene.array(w) is not None or name == "conv_integer"
+    turns = is_turned(scene, type_of(x if on_right else w).dtype)
+    if not zeros and not turns:
+        return None
+    zero_x, zero_w = (*zeros, *(scene.number(0, type_of(e).dtype) for e in (x, w)[len(zeros) :]))
     if not on_right:
         x, w, zero_x, zero_w = w, x, zero_w, zero_x
+    x, zero_x = _taken(scene, x, zero_x)
     outer = 0 if name == "conv_integer" else (-1 if on_right else -2)
     weights = _weights(scene, _less(scene, w, zero_w, outer), outer)
     zero_x = _one_number(scene, zero_x)
@@ -93,6 +96,15 @@ def integer_product(scene: Scene, name: str, call: Call) -> Expr | None:
     if name == "conv_integer":
         return conv_sum(scene, x, zero_x, weights, attrs_of(call, ConvAttrs))
     return matmul_sum(scene, x, zero_x, weights, on_right=on_right)
+
+
+def _taken(scene: Scene, x: Expr, zero: Expr) -> tuple[Expr, Expr]:
+    """Return an operand and its zero point in the format of bytes that devices take."""
+    value = scene.array(zero)
+    if value is None or not is_turned(scene, type_of(x).dtype) or scene.array(x) is not None:
+        return x, zero
+    to = other(type_of(x).dtype)
+    return turned(scene, x), scene.number(value.astype(np.int64) + moved_by(to), to)
 
 
 def _less(scene: Scene, w: Expr, zero: Expr, axis: int) -> Whole:

@@ -20,6 +20,7 @@ from inlay.ops.requantization import RequantizeAttrs
 from inlay.transforms._integers.affine import Affine, affine
 from inlay.transforms._integers.numbers import GREATEST, LEAST, Factor, StaysFloat, ends_of, one, type_of
 from inlay.transforms._integers.scene import Scene
+from inlay.transforms._integers.signs import moved_by, other
 from inlay.transforms._integers.tables import tabulated
 from inlay.transforms._integers.wholes import attributes, biased, moves, operator, widened
 from inlay.transforms._rules.rule_match import attrs_of
@@ -59,6 +60,12 @@ class Target:
         """Return constants rounded to it."""
         whole = np.rint(values / self.scale.spread()) + self.zero
         return np.clip(whole, self.low, self.high)
+
+    def turned(self) -> Target:
+        """Return the same with bytes of the other format."""
+        to = other(self.dtype)
+        by = moved_by(to)
+        return Target(to, self.scale, self.zero + by, self.low + by, self.high + by)
 
     def clamped(self, low: float, high: float) -> Target:
         """Return the target of what is clamped to these reals first."""

@@ -17,6 +17,7 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Evaluator
 from inlay.transforms._blocks import BlockWriter
 from inlay.transforms._constants import computed, is_closed
+from inlay.transforms._integers.numbers import ends_of, type_of
 from inlay.transforms._rules.rule_match import attrs_of
 
 _MOST_BYTES = 1 << 28
@@ -32,6 +33,7 @@ class Known:
     Attributes:
         operators: what names mean.
         evaluate: computes constants.
+        bytes: the format of bytes that devices take, where they take one of both.
         constants: what variables are that depend on constants alone; None for those that do not.
         sums: the ends of integers that this pass made.
         made: operators that stand for the value that is shown now.
@@ -40,6 +42,7 @@ class Known:
 
     operators: OperatorTable
     evaluate: Evaluator
+    bytes: DType | None = None
     constants: dict[Var, Const | None] = field(default_factory=dict[Var, Const | None])
     sums: dict[Var, tuple[int, int]] = field(default_factory=dict[Var, tuple[int, int]])
     made: list[str] = field(default_factory=list[str])
@@ -151,6 +154,11 @@ class Scene:
         if isinstance(atom, Var):
             self.known.sums[atom] = (low, high)
         return atom
+
+    def ends(self, atom: Expr) -> tuple[int, int]:
+        """Return the ends of integers: as noted, else those of their format."""
+        known = self.known.sums.get(atom) if isinstance(atom, Var) else None
+        return ends_of(type_of(atom).dtype) if known is None else known
 
     def is_tensor(self, atom: Expr) -> bool:
         """Whether an atom is a tensor of reals."""

@@ -17,6 +17,7 @@ from inlay.ops.quantized import DequantizeAttrs, QuantizeAttrs
 from inlay.transforms._integers.numbers import StaysFloat, one, smallest, type_of
 from inlay.transforms._integers.rounded import Target, rounded, within
 from inlay.transforms._integers.scene import Scene
+from inlay.transforms._integers.signs import is_turned
 from inlay.transforms._integers.wholes import operator
 from inlay.transforms._rules.rule_match import attrs_of
 
@@ -34,13 +35,15 @@ def spelled_quantize(scene: Scene, call: Call) -> Expr | None:
     if dtype is None:
         return None
     target = Target(dtype, one(1.0), 0, low, high)
+    target = target.turned() if is_turned(scene, dtype) else target
     try:
         q = rounded(scene, x, target)
     except StaysFloat:
         scene.known.begin()
-        ends = (x, scene.number(1.0, F32), scene.number(0, dtype))
-        q = within(scene, scene.bind("quantize", ends, QuantizeAttrs(dtype, 0)), target)
-    return scene.block.make(scene.op("dequantize"), (q, scene.number(1.0, F32)), DequantizeAttrs(0))
+        ends = (x, scene.number(1.0, F32), scene.number(target.zero, target.dtype))
+        q = within(scene, scene.bind("quantize", ends, QuantizeAttrs(target.dtype, 0)), target)
+    zero = (scene.number(target.zero, target.dtype),) if target.zero else ()
+    return scene.block.make(scene.op("dequantize"), (q, scene.number(1.0, F32), *zero), DequantizeAttrs(0))
 
 
 def _source(scene: Scene, call: Call) -> tuple[Expr, int, int] | None:

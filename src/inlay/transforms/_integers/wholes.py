@@ -11,25 +11,17 @@ from dataclasses import replace
 import numpy as np
 
 from inlay.arith.dtype import I8, I16, I32, U8
-from inlay.ir.expr import Call, Expr, OpRef, Var
+from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.op import Op
 from inlay.ops.layout import PermAttrs
 from inlay.ops.quantized import DequantizeAttrs
 from inlay.ops.resize import Mode, ResizeAttrs
-from inlay.transforms._integers.numbers import (
-    Factor,
-    StaysFloat,
-    Whole,
-    ends_of,
-    factor_of,
-    one,
-    smallest,
-    type_of,
-)
+from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, factor_of, one, smallest, type_of
 from inlay.transforms._integers.scene import Scene
+from inlay.transforms._integers.signs import taken
 from inlay.transforms._rules.rule_match import attrs_of
 
-_MOVES = frozenset(
+MOVES = frozenset(
     (
         *(
             "reshape",
@@ -50,7 +42,7 @@ def moves(call: Call) -> bool:
     """Whether the results of an operator are elements of its first operand, whatever numbers these are."""
     if operator(call).name == "resize":
         return attrs_of(call, ResizeAttrs).mode is Mode.NEAREST
-    return operator(call).name in _MOVES
+    return operator(call).name in MOVES
 
 
 def whole(scene: Scene, atom: Expr) -> Whole:
@@ -96,8 +88,7 @@ def _cast_to_reals(scene: Scene, x: Expr) -> Whole:
         return whole(scene, x)
     if dtype not in (I8, U8, I16):
         raise StaysFloat("not-quantized", f"an operand is a cast of {dtype}", x)
-    low, high = scene.known.sums.get(x, ends_of(dtype)) if isinstance(x, Var) else ends_of(dtype)
-    return Whole(x, one(1.0), one(0), low, high)
+    return taken(scene, Whole(x, one(1.0), one(0), *scene.ends(x)))
 
 
 def _dequantized(scene: Scene, call: Call) -> Whole:
@@ -112,8 +103,7 @@ def _dequantized(scene: Scene, call: Call) -> Whole:
     t = type_of(q)
     axis = attrs.axis % len(t.shape) - len(t.shape) if t.shape else 0
     factors = [Factor(p, axis if p.ndim else 0) for p in (scale.astype(np.float64), zero.astype(np.int64))]
-    low, high = scene.known.sums.get(q, ends_of(t.dtype)) if isinstance(q, Var) else ends_of(t.dtype)
-    return Whole(q, factors[0], factors[1], low, high)
+    return taken(scene, Whole(q, factors[0], factors[1], *scene.ends(q)))
 
 
 def _integral(scene: Scene, atom: Expr) -> Whole:
