@@ -6,9 +6,13 @@ The lists are those of a folder with an `info.json`, which says a lower bound, a
 enough, and what greedy orders reach. Each is planned as `inlay memory` plans it: within its capacity, or as
 small as it can be, with so many seconds at most. `stored` is the capacity, or the best greedy figure.
 
-Drawn lists are a rectangle of time and bytes that is cut into pieces, so a plan without a free byte exists;
-of `loose` ones some pieces are taken away and some are smaller. `steps` is effort, which does not depend on
-the machine; `models` are lists of 500 buffers like those of networks, with the steps of the compiler.
+Drawn lists have a plan within their capacity, as they are made from one (`DRAWN`). `cut`, `loose`, `shrunk`
+and `pinwheel` are a rectangle of time and bytes that is cut into pieces; of all but `cut` some pieces are
+taken away and some are smaller. The others are a sweep over time that fills what becomes free: `pipeline`
+with stages of a few lengths, `scratchpad` with many short buffers and some very long ones, `prefetch` with
+sizes that are powers of two, and `aligned`. `steps` is effort, which does not depend on the machine, and
+`seconds` are those of the processor; `models` are lists of 500 buffers like those of networks, with the
+steps of the compiler.
 """
 
 from __future__ import annotations
@@ -17,10 +21,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from inlay.packing.buffer import Buffer, Plan
 from inlay.packing.instance import MOST_BYTES
@@ -32,28 +38,109 @@ FOLDER = Path(__file__).parents[2] / "shared/data/memplan"
 CAPACITY = 1024
 
 
-def cut(count: int, seed: int, *, loose: bool) -> list[Buffer]:
+Piece: TypeAlias = tuple[int, int, int, int]
+"""Begin, end, lowest byte, and the byte behind the highest."""
+Cut: TypeAlias = Callable[[Random, Piece, float], list[Piece]]
+Draw: TypeAlias = Callable[[Random], int]
+
+
+def halves(random: Random, piece: Piece, share: float) -> list[Piece]:
+    """Cut a piece in two, at a moment or between bytes."""
+    lower, upper, low, top = piece
+    if random.random() < share and upper - lower >= 2:
+        at = random.randrange(lower + 1, upper)
+        return [(lower, at, low, top), (at, upper, low, top)]
+    if top - low >= 2:
+        at = random.randrange(low + 1, top)
+        return [(lower, upper, low, at), (lower, upper, at, top)]
+    return [piece]
+
+
+def pinwheel(random: Random, piece: Piece, share: float) -> list[Piece]:
+    """Cut a piece in two, or at times into five around a middle, which no cut from end to end divides."""
+    lower, upper, low, top = piece
+    if random.random() > 0.35 or upper - lower < 3 or top - low < 3:
+        return halves(random, piece, share)
+    a, b = sorted(random.sample(range(lower + 1, upper), 2))
+    c, d = sorted(random.sample(range(low + 1, top), 2))
+    return [(lower, b, low, c), (b, upper, low, d), (a, upper, d, top), (lower, a, c, top), (a, b, c, d)]
+
+
+def loosened(random: Random, buffers: list[Buffer], dropped: float, shrunk: float) -> list[Buffer]:
+    """Take some buffers away, and make some smaller."""
+    found: list[Buffer] = []
+    for b in buffers:
+        if random.random() >= dropped:
+            size = max(int(b.size * random.uniform(0.8, 1)), 1) if random.random() < shrunk else b.size
+            found.append(Buffer(str(len(found)), b.lower, b.upper, size, b.alignment))
+    return found
+
+
+def cut(
+    count: int, seed: int, dropped: float = 0.0, shrunk: float = 0.0, share: float = 0.5, into: Cut = halves
+) -> list[Buffer]:
     """Return the pieces of a square, which has the capacity as its height."""
-    random, pieces = Random(seed), [(0, 1024, 0, CAPACITY)]
+    random = Random(seed)
+    pieces: list[Piece] = [(0, 1024, 0, CAPACITY)]
     while len(pieces) < count:
         area = [(end - begin) * (top - low) * random.random() ** 2 for begin, end, low, top in pieces]
-        lower, upper, low, top = pieces.pop(area.index(max(area)))
-        if random.random() < 0.5 and upper - lower >= 2:
-            at = random.randrange(lower + 1, upper)
-            pieces += [(lower, at, low, top), (at, upper, low, top)]
-        elif top - low >= 2:
-            at = random.randrange(low + 1, top)
-            pieces += [(lower, upper, low, at), (lower, upper, at, top)]
-        else:
-            pieces.append((lower, upper, low, top))
-    found: list[Buffer] = []
-    for lower, upper, low, top in pieces:
-        if loose and random.random() < 0.05:
-            continue
-        is_less = loose and random.random() < 0.1
-        size = max(int((top - low) * random.uniform(0.8, 1)), 1) if is_less else top - low
-        found.append(Buffer(str(len(found)), lower, upper, size))
-    return found
+        pieces += into(random, pieces.pop(area.index(max(area))), share)
+    buffers = [Buffer("", lower, upper, top - low) for lower, upper, low, top in pieces]
+    return loosened(random, buffers, dropped, shrunk)
+
+
+def swept(
+    count: int, seed: int, life: Draw, size: Draw, alignments: Sequence[int] = (1,), dropped: float = 0.05
+) -> list[Buffer]:
+    """Return what fills a memory over time: what becomes free is given to the last byte."""
+    random, time_now = Random(seed), 0
+    live: list[tuple[int, int, int]] = []  # offset, end, and the moment at which it is free
+    made: list[Buffer] = []
+    while len(made) < count:
+        live = sorted(x for x in live if x[2] > time_now)
+        for low, top in zip([0, *(x[1] for x in live)], [*(x[0] for x in live), CAPACITY], strict=True):
+            while low < top:
+                alignment = next(a for a in sorted(random.sample(alignments, 1) + [1])[::-1] if low % a == 0)
+                end = min(low + max(size(random), 1), top)
+                until = time_now + max(life(random), 1)
+                live.append((low, end, until))
+                made.append(Buffer("", time_now, until, end - low, alignment))
+                low = end
+        time_now = min(x[2] for x in live)
+    return loosened(random, made, dropped, 2 * dropped)
+
+
+def stage(random: Random) -> int:
+    """Return how long a buffer of a pipeline lives."""
+    return random.choice((2, 2, 4, 4, 4, 8, 16))
+
+
+def mostly_short(random: Random) -> int:
+    """Return how long a buffer of a scratchpad lives."""
+    return int(random.expovariate(1 / 6) if random.random() < 0.85 else 20 + random.expovariate(1 / 60))
+
+
+def any_size(random: Random) -> int:
+    """Return bytes: many few, some many."""
+    return int(random.expovariate(1 / 60))
+
+
+def power(random: Random) -> int:
+    """Return a power of two."""
+    return 4 << random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 6))
+
+
+DRAWN: dict[str, Callable[[int, int], list[Buffer]]] = {
+    "cut": cut,
+    "loose": partial(cut, dropped=0.05, shrunk=0.1),
+    "shrunk": partial(cut, dropped=0.03, shrunk=0.3, share=0.35),
+    "pinwheel": partial(cut, dropped=0.05, shrunk=0.1, into=pinwheel),
+    "pipeline": partial(swept, life=stage, size=any_size),
+    "scratchpad": partial(swept, life=mostly_short, size=any_size),
+    "prefetch": partial(swept, life=stage, size=power, alignments=(1, 4, 16)),
+    "aligned": partial(swept, life=mostly_short, size=any_size, alignments=(1, 1, 2, 4, 8, 16)),
+}
+"""Kinds of drawn lists by name: a list of about so many buffers, for a seed."""
 
 
 def network(count: int, seed: int) -> list[Buffer]:
@@ -68,12 +155,12 @@ def network(count: int, seed: int) -> list[Buffer]:
 
 
 def timed(buffers: list[Buffer], capacity: int | None, seconds: float) -> tuple[Plan, float]:
-    """Plan with a budget of time."""
-    begun = time.perf_counter()
+    """Plan with a budget of time of the processor, which does not depend on what else runs."""
+    begun = time.process_time()
     found = plan(
-        buffers, capacity=capacity, steps=MOST_BYTES, watch=lambda _: time.perf_counter() - begun > seconds
+        buffers, capacity=capacity, steps=MOST_BYTES, watch=lambda _: time.process_time() - begun > seconds
     )
-    return found, time.perf_counter() - begun
+    return found, time.process_time() - begun
 
 
 def row(name: str, buffers: list[Buffer], stored: int, found: Plan, seconds: float) -> list[Any]:
@@ -101,21 +188,22 @@ def rows(arguments: argparse.Namespace) -> Iterator[list[Any]]:
         buffers = list(read_listing(arguments.folder / name).buffers)
         stored = facts["capacity"] or min(v for k, v in facts.items() if k.startswith("greedy"))
         yield row(name, buffers, stored, *timed(buffers, facts["capacity"], arguments.seconds))
-    for count in (250, 300, 400):
+    for kind, count in product(arguments.kinds, arguments.counts):
         for seed in range(arguments.drawn):
-            for kind in ("cut", "loose"):
-                buffers = cut(count, seed, loose=kind == "loose")
-                found = timed(buffers, CAPACITY, arguments.seconds)
-                yield row(f"{kind} {count}.{seed}", buffers, CAPACITY, *found)
+            buffers = DRAWN[kind](count, seed)
+            found = timed(buffers, CAPACITY, arguments.seconds)
+            yield row(f"{kind} {count}.{seed}", buffers, CAPACITY, *found)
+    if not arguments.models:
+        return
     for seed in range(4):
         buffers = network(500, seed)
-        begun = time.perf_counter()
+        begun = time.process_time()
         found = plan(buffers, steps=STEPS)
-        yield row(f"model {seed}", buffers, found.lower_bound, found, time.perf_counter() - begun)
+        yield row(f"model {seed}", buffers, found.lower_bound, found, time.process_time() - begun)
     chain = [Buffer(str(i), i, i + 2 + i % 7 * (i % 90 == 0), 64 + 64 * (i % 3), 64) for i in range(50_000)]
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = plan(chain, steps=STEPS)
-    yield row("chain", chain, found.lower_bound, found, time.perf_counter() - begun)
+    yield row("chain", chain, found.lower_bound, found, time.process_time() - begun)
 
 
 def main() -> None:
@@ -124,6 +212,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="with lists and info.json")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each list")
     parser.add_argument("--drawn", type=int, default=2, help="lists of each kind and number of buffers")
+    parser.add_argument("--kinds", nargs="*", default=list(DRAWN), choices=list(DRAWN), help="of drawn lists")
+    parser.add_argument(
+        "--counts", nargs="*", type=int, default=[250, 300, 400], help="buffers of drawn lists"
+    )
+    parser.add_argument("--no-models", dest="models", action="store_false", help="only lists with a capacity")
     arguments, rest = parser.parse_known_args()
     sys.argv[1:] = rest
     columns = ["list", "buffers", "stored", "peak", "met", "bound", "gap", "steps", "seconds"]

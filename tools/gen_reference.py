@@ -184,6 +184,28 @@ point of the group `inlay.accelerators` that names the module:
 nearest and what it lacked. Patterns see programs behind `fold-quantization`: `inlay opt MODEL --passes
 infer-types,to-anf,fold-quantization` prints them. All that a file imports is in `inlay.accel.api`.
 
+## What patterns need not say
+
+Models spell the same thing in many ways; a pattern is written for one.
+
+* Bytes with or without a sign: where the tensors of all patterns of a board's devices have one of `i8` and
+  `u8`, programs compute in that one, and only inputs and results of the other are turned, by the host.
+* A bias: `p.conv2d(x, w) + p.const("b", i32)` takes a product without one, with a bias of 0. An operator
+  that may be missing otherwise is a `p.maybe`.
+* Lines: a convolution [n, c, w] is one of images of one row, in shapes (`m.x.shape`), attributes and operands.
+* Rows: in a product, all axes of `x` but the last are one.
+* Padding by a number is a part of `p.conv2d`, with `pads` and `outside`. Where the match is refused with it,
+  the match without it is offered as well, and the host pads.
+* Sums of two tensors with scales of their own: `p.scaled_sum` is what TFLite models have, `p.weighted_sum`
+  what QDQ models in ONNX become. A pattern for each serves both.
+
+Results are those of the program to the last bit, so a device that rounds in another way takes a layer where no
+sum that can occur is rounded differently, and `inlay explain` names such a sum. Integer multipliers and a
+QDQ model seldom agree: who wants these models has an instruction with `requantize_float`.
+
+Operands of calls are as the program has them: channels before rows and columns. A function that wants them
+last turns them itself, at each call.
+
 ## Which of two forms a device has
 
 * **Calls** (`emit = CCalls()`, patterns end with `p.call`): a command is a call of a C function on tensors in
@@ -283,8 +305,7 @@ all other, where the program is called. `r.free` says how much that may be, once
 are chosen, so the function is called several times. Where it fails, what it was given is divided, and the
 halves are tried; `inlay explain` says what was refused and why, and a match that is refused by itself runs
 elsewhere.
-`inlay check` checks each pattern as a graph of one; programs of several are held against the host by
-`inlay run --compare`.
+`inlay check` checks each pattern as a graph of one, and graphs of two or three.
 
 ## Drivers
 
@@ -369,6 +390,8 @@ that follows, and `inlay explain --op conv_integer` shows it.
   `.stride[axis]` in units of their memory. A copy has `c.chip.at`, `c.dram.at` (units of the memory at its
   other end, from a base that the driver is told), `c.y` rows of `c.x` units that are `c.stride` units apart
   outside and dense inside, and `c.top`, `c.bottom`, `c.left`, `c.right` units of `c.value` around them.
+  A copy between two memories of the device has `c.to.at` in the place of `c.dram.at`: with one, values stay
+  where results are written to another memory than operands are read from.
   Each field is one of these numbers or a constant, for the mock reads words by the same functions.
 * **What cannot be said**, and what to write instead:
   * copies of three dims, or of elements apart: `Copy(..., 2)`; what is beyond two dims becomes several

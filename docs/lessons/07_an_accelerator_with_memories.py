@@ -1,9 +1,8 @@
 """An accelerator with memories of its own: from an empty file to a quantized ResNet-8 on a device of yours.
 
 The device of the lesson before worked in the memory of the host. This one has five memories of its own, three
-queues that run beside each other, and copies between. Who brings up such a device writes tiles,
-    double buffers,
-copies and waits, as a rule. Here the file says what is there, and all of that follows.
+queues that run beside each other, and copies between. Who brings up such a device writes tiles, double
+buffers, copies and waits, as a rule. Here the file says what is there, and all of that follows.
 """
 
 from __future__ import annotations
@@ -121,9 +120,8 @@ INSTRUCTIONS = """
             s = a[i, j, o] + t.bias[o]
             y[i, j, o] = i8(requantize(s, t.mul[o], t.shift[o], zero, low, high, rounding="tflite"))
 
-    @instruction(run, y=Out(out, i8, tile), x=In(inp, i8, tile), z=In(inp, i8, tile), t=In(par, terms,
-                 (lanes,)),
-                 **ends, cycles=2 * area + 8)
+    @instruction(run, y=Out(out, i8, tile), x=In(inp, i8, tile), z=In(inp, i8, tile),
+                 t=In(par, terms, (lanes,)), **ends, cycles=2 * area + 8)
     def add(self, y, x, z, t, zero, low, high):
         for i, j, o in nest(y.shape):
             a = rescale((i32(x[i, j, o]) + t.bias[0]) * 2**20, t.mul[0], t.shift[0], rounding="tflite")
@@ -152,8 +150,7 @@ ENCODING = """
     def move(self, c):
         op = {"ld_inp": 0, "ld_wgt": 1, "ld_par": 2, "st_out": 3}[c.name]
         return self.MOVE(op=op, **c.flags, chip=c.chip.at, base=c.dram.at, y=c.y, x=c.x, stride=c.stride,
-                         top=c.top,
-                         bottom=c.bottom, left=c.left, right=c.right, value=c.value)
+                         top=c.top, bottom=c.bottom, left=c.left, right=c.right, value=c.value)
 
     @encodes(clear)
     def clearing(self, c):
@@ -162,21 +159,19 @@ ENCODING = """
     @encodes(gemm)
     def multiply(self, c):
         return self.RUN(op=5, **c.flags, i=c.H, j=c.W, dst=c.a.at, di=c.a.stride[0], dj=c.a.stride[1],
-                        src=c.x.at,
-                        si=c.x.stride[0], sj=c.x.stride[1], aux=c.w.at)
+                        src=c.x.at, si=c.x.stride[0], sj=c.x.stride[1], aux=c.w.at)
 
     @encodes(finish)
     def close(self, c):
         return self.RUN(op=6, **c.flags, i=c.H, j=c.W, dst=c.y.at, di=c.y.stride[0], dj=c.y.stride[1],
-                        src=c.a.at,
-                        si=c.a.stride[0], sj=c.a.stride[1], par=c.t.at, zero=c.zero, low=c.low, high=c.high)
+                        src=c.a.at, si=c.a.stride[0], sj=c.a.stride[1], par=c.t.at, zero=c.zero, low=c.low,
+                        high=c.high)
 
     @encodes(add)
     def join(self, c):
         return self.RUN(op=7, **c.flags, i=c.H, j=c.W, dst=c.y.at, di=c.y.stride[0], dj=c.y.stride[1],
-                        src=c.x.at,
-                        si=c.x.stride[0], sj=c.x.stride[1], aux=c.z.at, ai=c.z.stride[0], aj=c.z.stride[1],
-                        par=c.t.at, zero=c.zero, low=c.low, high=c.high)
+                        src=c.x.at, si=c.x.stride[0], sj=c.x.stride[1], aux=c.z.at, ai=c.z.stride[0],
+                        aj=c.z.stride[1], par=c.t.at, zero=c.zero, low=c.low, high=c.high)
 
     drivers = (Mock(),)
 """

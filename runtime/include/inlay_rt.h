@@ -334,7 +334,8 @@ void inlay_activation_drop(inlay_activation_t *activation);
 /* What the tensors of the last call of an activation took. */
 typedef struct inlay_usage {
     size_t peak_bytes;      /* in the host's memory at most at once: storages, scratch memory of kernels,
-                               and results that were copied; as they are long, not rounded up */
+                               and results that were copied; as they are long, not rounded up. Where other
+                               threads run calls of the call, no more than this */
     uint64_t storages;      /* with bytes of their own, in any memory */
     uint64_t copied_bytes;  /* by instructions, and where results left: not by kernels */
     const size_t *memories; /* of each memory of the module, what devices held there at most at once;

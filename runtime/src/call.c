@@ -128,9 +128,12 @@ static void close_delegation(inlay_activation_t *m)
 /* What tensors take is counted from call to call. */
 static void count_anew(inlay_activation_t *m)
 {
-    const inlay_delegate_t *d;
-    for (d = m->delegates; d; d = d->next) count_anew(d->activation);
-    m->heap.asked = m->heap.most_asked = 0;
+    inlay_delegate_t *d;
+    for (d = m->delegates; d; d = d->next) {
+        count_anew(d->activation);
+        inlay_delegate_count_anew(d);
+    }
+    m->heap.asked = m->heap.most_asked = m->heap.lately = 0;
     m->heap.made = m->heap.copied = 0;
     if (m->heap.lodged) memcpy(m->heap.most_lodged, m->heap.lodged, counter_bytes(m) / 2);
 }
@@ -352,11 +355,10 @@ void inlay_activation_drop(inlay_activation_t *m)
 void inlay_activation_usage(const inlay_activation_t *m, inlay_usage_t *usage)
 {
     const inlay_delegate_t *d;
-    usage->peak_bytes = m->heap.most_asked;
+    usage->peak_bytes = inlay_delegate_peak(m);
     usage->storages = m->heap.made;
     usage->copied_bytes = m->heap.copied;
-    for (d = m->delegates; d; d = d->next) { /* at most: their peaks need not come together */
-        usage->peak_bytes += d->activation->heap.most_asked;
+    for (d = m->delegates; d; d = d->next) {
         usage->storages += d->activation->heap.made;
         usage->copied_bytes += d->activation->heap.copied;
     }

@@ -21,7 +21,12 @@
  * There are as many delegates as threads: all but one may run, and one is ready for who ends first. While that is so, this
  * thread runs what comes next at once, and looks for nothing to put off (lookahead.c). Functions whose calls
  * were short are not delegated, but for one in 64, for that may change with sizes. Both heaps are touched
- * by the issuer alone, before the command is submitted and after it is retired. */
+ * by the issuer alone, before the command is submitted and after it is retired.
+ *
+ * What a call and its delegates have at once is bounded without a counter that threads share: the most of the
+ * activation, and of each delegate the most that one of its calls had. Bytes of results change hands, and would be
+ * in both. So they are taken off the delegate's, and the activation is thought to have had them from the beginning
+ * of that call: at the most that it had meanwhile (`beside`), which others that are under way still hear of. */
 #include "delegate.h"
 
 #include "shared.h"
@@ -88,6 +93,7 @@ static inlay_storage_t *adopt(copy_t *copy, inlay_storage_t *storage)
     if (copy->delegate->n_borrowed == INLAY_MOST_BORROWED) return NULL;
     ours = inlay_heap_adopt(copy->to, copy->from, storage);
     if (ours) note(copy->delegate, ours, storage);
+    if (ours) copy->delegate->handed += storage->bytes;
     return ours;
 }
 
@@ -196,6 +202,47 @@ static int is_short(const inlay_activation_t *m, const inlay_call_time_t *time)
 /* Not to be delegated again soon. */
 static void learn_unfit(inlay_call_time_t *time) { time->ns = 1; }
 
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Those that are under way hear of bytes that the activation had at once, lately or with what it is given. */
+static void tell(inlay_activation_t *m, size_t bytes)
+{
+    inlay_delegate_t *d;
+    for (d = m->delegates; d; d = d->next)
+        if (d->task) d->beside = larger(d->beside, bytes);
+    m->heap.lately = m->heap.asked;
+}
+
+static void begin_count(inlay_activation_t *m, inlay_delegate_t *d)
+{
+    inlay_heap_t *heap = &d->activation->heap;
+    tell(m, m->heap.lately);
+    d->most = larger(d->most, heap->most_asked);
+    heap->most_asked = heap->asked;
+    d->beside = m->heap.asked;
+    d->handed = 0;
+}
+
+static void end_count(inlay_activation_t *m, inlay_delegate_t *d)
+{
+    inlay_heap_t *heap = &d->activation->heap;
+    const size_t with = d->beside + d->handed;
+    d->most = larger(d->most, heap->most_asked - d->handed);
+    heap->most_asked = heap->asked;
+    m->heap.most_asked = larger(m->heap.most_asked, with);
+    tell(m, with);
+}
+
+size_t inlay_delegate_peak(const inlay_activation_t *m)
+{
+    const inlay_delegate_t *d;
+    size_t bytes = m->heap.most_asked;
+    for (d = m->delegates; d; d = d->next) bytes += larger(d->most, d->activation->heap.most_asked);
+    return bytes;
+}
+
+void inlay_delegate_count_anew(inlay_delegate_t *d) { d->beside = d->handed = d->most = 0; }
+
 /* The results of a task from its delegate, in place of its arguments; 0 where they cannot be copied. */
 static int take_results(inlay_activation_t *m, inlay_delegate_t *d, inlay_task_t *task)
 {
@@ -213,14 +260,19 @@ static int take_results(inlay_activation_t *m, inlay_delegate_t *d, inlay_task_t
 void inlay_delegate_end(inlay_activation_t *m, inlay_task_t *task)
 {
     inlay_delegate_t *d = task->delegate;
+    tell(m, m->heap.lately);
     task->delegate = NULL;
     d->task = NULL;
     m->steps += d->activation->steps;
     d->activation->steps = 0;
-    if (d->status != INLAY_OK) return;
-    learn(time_of(m, task), d->ns);
-    task->has_returned = (uint32_t)take_results(m, d, task);
-    if (!task->has_returned) learn_unfit(time_of(m, task));
+    if (d->status == INLAY_OK) {
+        learn(time_of(m, task), d->ns);
+        task->has_returned = (uint32_t)take_results(m, d, task);
+        if (!task->has_returned) learn_unfit(time_of(m, task));
+    }
+    end_count(m, d);
+    /* What begins again here is not to have what it left there. */
+    if (!task->has_returned && d->activation->heap.live) inlay_heap_sweep(&d->activation->heap);
 }
 
 void inlay_delegate_abandon(inlay_task_t *task)
@@ -279,6 +331,7 @@ int inlay_delegate_begin(inlay_activation_t *m)
     if (m->n_delegated) settle(m);
     d = find(m);
     if (!d || !put_arguments(m, d, task, time)) return 0;
+    begin_count(m, d);
     d->task = task;
     d->function = (uint32_t)(task->callee - m->module->functions);
     d->status = INLAY_CANCELLED; /* unless it is run */

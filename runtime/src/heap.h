@@ -42,6 +42,7 @@ typedef struct inlay_heap {
     /* What a call asks for, as it asks: without what blocks are rounded up to. */
     size_t asked;      /* bytes of storages, of workspaces, and of results that were copied out */
     size_t most_asked; /* the most of that at once, since the call began */
+    size_t lately;     /* the most of it since delegates last began or ended (delegate.c) */
     uint64_t made;     /* storages with bytes of their own, since the call began */
     uint64_t copied;   /* bytes that instructions and leaving results were copied in, since then */
     size_t *most_lodged; /* the most in each memory of a device, since the call began */
@@ -69,6 +70,7 @@ inlay_storage_t *inlay_heap_borrow(inlay_heap_t *heap, void *data, size_t bytes)
 static inline void inlay_heap_asked(inlay_heap_t *heap, size_t bytes)
 {
     heap->asked += bytes;
+    if (heap->asked > heap->lately) heap->lately = heap->asked;
     if (heap->asked > heap->most_asked) heap->most_asked = heap->asked;
 }
 

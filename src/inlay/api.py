@@ -41,7 +41,7 @@ from inlay.pipeline.explain.memory import MemoryExplanation
 from inlay.pipeline.explain.numerics import NumericsExplanation
 from inlay.pipeline.explain.views import Explained, explained
 from inlay.pipeline.externs import rebind, with_externs
-from inlay.pipeline.fixed_dims import with_dims
+from inlay.pipeline.fixed_dims import with_bounds, with_dims
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 from inlay.pipeline.outputs import with_outputs
 from inlay.placement.explain.reasons import Explanation
@@ -345,7 +345,7 @@ def explain(
 
 def _chosen(module: Module, settings: PlaceOptions) -> Module:
     """Return a module with the outputs and the sizes that options choose."""
-    return with_outputs(with_dims(module, settings.dims), settings.outputs)
+    return with_outputs(with_bounds(with_dims(module, settings.dims), settings.bounds), settings.outputs)
 
 
 def _module_of(program: Module | Source, externs: Sequence[Extern], instrument: Instrument) -> Module:

@@ -87,7 +87,7 @@ def _last_line(frames: Path, name: str) -> str:
 
 def _watched(frames: str) -> None:
     """Let this process write to a file where it is when it crashes, or is asked."""
-    file = open(frames, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
+    file = Path(frames).open("w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
     faulthandler.enable(file, all_threads=False)
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file, all_threads=False)

@@ -49,7 +49,7 @@ from inlay.machine.board import Board
 from inlay.machine.device import Arch, Device
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
-from inlay.runtime.streams import StreamCall
+from inlay.runtime.streams import BASE_ALIGN, StreamCall
 
 
 class AcceleratorBackend(Backend):
@@ -173,6 +173,13 @@ class AcceleratorBackend(Backend):
         del arch
         return self.cls.lower_after
 
+    def region(self, arch: Arch, kernel: Kernel) -> int:
+        """Return the bytes of what the stream of a kernel works in."""
+        command, _, _ = _of_kernel(self.patterns(arch.parameters), kernel)
+        if not isinstance(command, TiledCommand) or command.made is None:
+            return 0
+        return command.made.scheduled.bytes + BASE_ALIGN
+
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Return what gives the driver its commands: calls, and functions of this process for streams.
 
@@ -253,14 +260,20 @@ class AcceleratorBackend(Backend):
         """Return the call of a region.
 
         Raises:
-            CompileError: `accel.no-room` where what makes it fails, as it may if less is free than it wants.
+            CompileError: `accel.no-room` where what makes it fails, as it may if less is free than it wants;
+                `accel.declaration` where nothing bounds that.
         """
         try:
             return whole_call(arch, command, tensors_of(params, results), known, free)
         except InlayError:
             raise
         except Exception as failure:
-            why = f"{free} bytes are free there, and {fault_of(failure)}"
+            fault = fault_of(failure)
+            if free is None:
+                raise error(
+                    "accel.declaration", f"making the program of {kernel} failed: {fault}"
+                ) from failure
+            why = f"{free} bytes are free there, and {fault}"
             raise error("accel.no-room", f"found no room where {kernel} is called: {why}") from failure
 
     def _leased(
@@ -286,9 +299,10 @@ class AcceleratorBackend(Backend):
         needed = _borrowed(patterns.arch, known[0])
         if free is not None and needed > free:
             less = self._patterns_in(patterns, job.arch, free)
-            command, *rest = _of_kernel(less, kernel, f"{free} bytes of '{memory}' are free there")
+            room = f"{free} bytes of '{memory}' are free there"
+            command, params, results = _of_kernel(less, kernel, room)
             assert isinstance(command, TiledCommand), "it is a stream with more room"
-            known, needed = (command, *rest), _borrowed(patterns.arch, command)
+            known, needed = (command, params, results), _borrowed(patterns.arch, command)
         return *known, Workspace(lit(needed), memory=memory)
 
 

@@ -27,20 +27,22 @@ Matches = Mapping[Var, TiledCommand]
 
 
 class Member(Protocol):
-    """A match that may be one of a set.
-
-    Attributes:
-        calls: the operations that it does.
-        operands: the values that it reads, without constants.
-        length: how many commands it has.
-    """
+    """A match that may be one of a set."""
 
     @property
-    def calls(self) -> Sequence[Call]: ...
+    def calls(self) -> Sequence[Call]:
+        """The operations that it does."""
+        ...
+
     @property
-    def operands(self) -> Sequence[Expr]: ...
+    def operands(self) -> Sequence[Expr]:
+        """The values that it reads, without constants."""
+        ...
+
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """How many commands it has."""
+        ...
 
 
 M = TypeVar("M", bound=Member)

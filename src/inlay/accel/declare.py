@@ -294,7 +294,10 @@ def instruction(
         operands: `In`, `Out`, `Temp` and `Imm`, by name: the arguments of the function.
     """
     tensors = {n: x for n, x in operands.items() if isinstance(x, Operand)}
-    numbers = {n: x for n, x in operands.items() if isinstance(x, Imm)}
+    numbers: dict[str, Imm] = {}
+    for n, x in operands.items():
+        if isinstance(x, Imm):  # one that is said for two names is two numbers with the same limits
+            numbers[n] = Imm(x.low, x.high) if any(x is y for y in numbers.values()) else x
 
     def made(meaning: Callable[..., None]) -> Instruction:
         return Instruction(meaning.__name__, queue, tensors, numbers, to_int(cycles), meaning, tuple(needs))

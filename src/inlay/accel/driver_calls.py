@@ -29,6 +29,7 @@ from inlay.runtime.native import Callback
 
 
 def picoseconds(arch: Architecture, command: Found) -> Int:
+    """Return how long a command takes by its description, over the dims of the program."""
     return command.cycles(arch) * 10**12 // arch.number(type(arch.device).clock)
 
 
@@ -105,6 +106,7 @@ def call_of(
     if whole is not None:
         emit = type(arch.device).emit
         assert isinstance(emit, CCalls), "checked with the class"
+        assert isinstance(driver, Library | Process | Socket), "others have no call of a whole region"
         target = LibraryFunction(place_of(driver), whole.function, emit.status, emit.faults)
         return DriverCall(device, target, whole.arguments(tensors, places), predicted)
     made = [

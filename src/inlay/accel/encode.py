@@ -92,7 +92,9 @@ class Shown:
             stride = tuple(numbers[f"{name} stride {axis}"] for axis in range(len(place.stride)))
             self._said[name] = SimpleNamespace(at=numbers[f"{name} at"], stride=stride)
         if c.name in arch.description.copies:
-            self._said["dram"] = SimpleNamespace(at=numbers["dram"])
+            end = "to" if arch.description.copies[c.name].is_inside else "dram"
+            self._said.pop("dram", None)
+            self._said[end] = SimpleNamespace(at=numbers["dram"])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._said:
@@ -226,6 +228,9 @@ def decoded(arch: Architecture, stream: bytes) -> list[Ordered]:
         if "event" in read:
             pops, pushes = _of_event(arch, form.like.name, read["event"])
         numbers = {name: read.get(name, 0) for name in form.like.numbers}
+        copy = arch.description.copies.get(form.like.name)
+        if copy is not None and copy.pad is not None and "value" not in form.said.values():
+            numbers["value"] = copy.pad.ends[0]
         if "y" in numbers and "y" not in form.said.values():  # one row, unless nothing is read
             numbers["y"] = min(1, numbers["x"])
         places = {

@@ -16,19 +16,27 @@ class Pad:
 
     Attributes:
         most: units on each side of its last two axes.
-        value: of every element there.
+        value: of every element there: what a command says, or a number where it always is that one.
     """
 
     most: int
-    value: Imm
+    value: Imm | int
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the greatest number."""
+        return (self.value, self.value) if isinstance(self.value, int) else (self.value.low, self.value.high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
     """A path of a copy engine: rows of units, any distance apart in the board's memory, dense in the device.
 
+    Between two memories of the device rows are dense in the source, any distance apart in the target. So a
+    value stays in the device where its instruction writes another memory than those that read it.
+
     Attributes:
-        source, target: one memory of the board and one of the device.
+        source, target: one memory of the board and one of the device, or two of the device.
         queue: where its commands wait.
         dims: 1 for one row, 2 for several.
         pad: what it can put around a tile.
@@ -49,15 +57,20 @@ class Copy:
 
     @property
     def chip(self) -> Memory:
-        """The memory of the device."""
-        private = self.target if isinstance(self.target, Memory) else self.source
+        """The memory of the device in which rows are dense."""
+        private = self.source if isinstance(self.source, Memory) else self.target
         assert isinstance(private, Memory), "checked with the class"
         return private
 
     @property
     def into_chip(self) -> bool:
         """Whether it brings something into the device."""
-        return isinstance(self.target, Memory)
+        return isinstance(self.target, Memory) and not self.is_inside
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it moves something between two memories of the device."""
+        return isinstance(self.target, Memory) and isinstance(self.source, Memory)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

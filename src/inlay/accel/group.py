@@ -21,6 +21,7 @@ from inlay.accel.unify import Meaning, Unified, unify
 from inlay.arith.expr import Sym, lit, symbols
 
 MOST_WAYS = 4
+UNFINISHED = "no instruction computes what is done to each element"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,10 @@ def _ways(arch: Architecture, stage: Stage, meanings: Sequence[Meaning], found: 
         if clear is not None or not stage.is_sum:
             ways.append((u, clear))
     if not ways:
-        kind = "a sum of products" if stage.is_sum else "what is done to each element"
-        raise Untiled(f"no instruction computes {kind}: {found.told(stage)}")
+        if not stage.is_sum:
+            raise Untiled(f"{UNFINISHED}: {found.told(stage)}")
+        each = "" if any(x.name == "ic" for x in stage.loops) else " of each channel by itself"
+        raise Untiled(f"no instruction computes a sum of products{each}: {found.told(stage)}")
     ways.sort(key=lambda way: _cycles(arch, way[0]))
     return ways
 
@@ -279,7 +282,8 @@ def _copy(arch: Architecture, x: Laid) -> str:
     """Return the name of the copy that brings an operand in or out."""
     into = x.access is Access.READ
     for name, copy in arch.description.copies.items():
-        if arch.description.memories[x.memory] is copy.chip and copy.into_chip is into:
+        is_its = arch.description.memories[x.memory] is copy.chip and not copy.is_inside
+        if is_its and copy.into_chip is into:
             return name
     raise Untiled(f"no copy brings anything {'to' if into else 'from'} {x.memory}")
 

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from inlay.accel.c_arguments import CCalls
-from inlay.accel.declare import Absent, Encoder, Instruction, Library, Memory, Mock, Process, Socket
+from inlay.accel.declare import (
+    Absent,
+    Encoder,
+    Instruction,
+    Library,
+    Memory,
+    Mock,
+    Process,
+    RegionDecl,
+    Socket,
+)
 from inlay.accel.engines import AtMost, Copy, Events, Interlock, Stream, Token
 from inlay.arith.expr import Int
 from inlay.runtime.driver_arguments import C_TYPES
@@ -29,6 +39,8 @@ def ignored(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object
         yield f"found an order that is no tuple {ways}", None
         return
     yield from ((problem, None) for problem in _misnamed(cls, declared))
+    if len(found := [name for name, x in declared.items() if isinstance(x, RegionDecl)]) > 1:
+        yield f"found the regions {', '.join(found)}, needed one: it writes all commands", None
     for name in ("clock", "launch_cycles"):
         if not isinstance(getattr(cls, name), int | Int):
             yield f"found {name} = {getattr(cls, name)!r}, needed an integer", None
@@ -61,7 +73,7 @@ def _misnamed(cls: Any, declared: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(x, CCalls | Stream) and name != "emit":
             yield f"found what commands are as '{name}', needed it as `emit`"
         elif isinstance(x, _ORDER) and not any(x is t for t in cls.order):
-            yield f"found the {type(x).__name__.lower()} '{name}', which is not in `order`"
+            yield f"found the {type(x).__name__} '{name}', which is not in `order`"
 
 
 def _of_calls(cls: Any, declared: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

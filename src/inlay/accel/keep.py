@@ -44,7 +44,12 @@ def settings_of(
     made: list[Setting] = []
     for number, m in enumerate(members):
         mine = {x: r for k, r in zip(kept, residents, strict=True) for at, x in k.operands if at == number}
-        made.append(Setting(m.group, mine, rooms_of(kept, residents, number)))
+        moves = {
+            k.writer: mover
+            for k in kept
+            if k.writer in mine and k.memory != k.writer.memory and (mover := k.mover(m.group.arch))
+        }
+        made.append(Setting(m.group, mine, rooms_of(kept, residents, number), moves))
     return made
 
 

@@ -29,9 +29,10 @@ from inlay.accel.kit_sequences import merged, stays
 from inlay.accel.kit_streams import is_near, last_units, own_cycles
 from inlay.accel.launch import Launcher
 from inlay.accel.match import Command, Found, fault_of
+from inlay.accel.offered import joined, unwritten
 from inlay.accel.overlay import Mismatch, blocks
 from inlay.accel.pattern import Pattern
-from inlay.accel.samples import Sample, samples, sequences
+from inlay.accel.samples import Sample, call_sequences, samples, sequences
 from inlay.accel.tiled import Made, TiledCommand
 from inlay.arith.expr import evaluate
 from inlay.base.diagnostics import InlayError
@@ -54,6 +55,8 @@ _CLOSE = 1e-4
 do not say in what order they sum. What a driver gives is compared with that meaning bit for bit."""
 SEQUENCES = "streams of several matches"
 """The section of what is right by itself, and wrong behind each other."""
+REGIONS = "regions of several matches"
+"""The section of what is right by itself, and wrong as one program."""
 _FEWER = 5
 """Trials of a pattern for each program of several."""
 _ORDERED = 2
@@ -121,6 +124,9 @@ def _checks(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Che
             yield check_sequences(backend, -(-trials // _FEWER), seed)
         yield "instructions"
         yield from _unused(backend, trials, seed)
+    elif d.region is not None and patterns.patterns and is_right:
+        yield REGIONS
+        yield check_regions(backend, -(-trials // _FEWER), seed)
 
 
 def check_sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
@@ -144,6 +150,33 @@ def check_sequences(backend: AcceleratorBackend, trials: int, seed: int) -> Chec
         return Checked(SEQUENCES, "no pattern computes an operand of another", 0)
     what = f"{taken} of {drawn} are one stream, and right; values stay in {kept} of {streams} streams of them"
     return Checked(SEQUENCES, what, taken)
+
+
+def check_regions(backend: AcceleratorBackend, trials: int, seed: int) -> Checked:
+    """Check programs of several matches, each of which is right by itself."""
+    patterns, declared, taken, drawn = backend.patterns(()), backend.description.region, 0, 0
+    refused: dict[str, None] = {}
+    for sample in islice(call_sequences(patterns.arch, patterns.patterns, seed), trials * _DRAWN):
+        drawn += 1
+        (block,) = blocks(sample.module.functions["main"].body)
+        command = next((c for c in joined(patterns, block) if len(c.calls) == len(block.calls)), None)
+        if command is None:
+            continue
+        if why := unwritten(patterns.arch, command):
+            refused.update(dict.fromkeys(why))
+            continue
+        taken += 1
+        _, wrong = _compare(backend, REGIONS, sample, command)
+        if wrong:
+            assert declared is not None, "asked where there is one"
+            section = f"region {declared.name}, or the driver"
+            return Checked(section, "programs of two or three matches", taken, wrong, sample.text)
+        if taken == trials:
+            break
+    if not taken:
+        why = f": {'; '.join(list(refused)[:2])}" if refused else ""
+        return Checked(REGIONS, f"none of {drawn} programs of several matches is one{why}", 0)
+    return Checked(REGIONS, f"{taken} of {drawn} programs are one, and right", taken)
 
 
 def _unused(backend: AcceleratorBackend, trials: int, seed: int) -> Iterator[Checked]:

@@ -9,6 +9,7 @@ nothing is compared behind the first.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class _Region:
     bytes: np.ndarray
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Launcher:
     """What runs a stream.
 
@@ -76,7 +77,7 @@ class Launcher:
         del ints
         assert self.command.made is not None, "a command that is run has a stream"
         scheduled = self.command.made.scheduled
-        sizes = places(taken(self.arch, scheduled.stream))
+        sizes = self._places
         at = len(arrays) - (2 if sizes else 1)
         result, rooms = arrays[at], rooms_in(arrays, result_at=at, rooms=sizes)
         launches = range(result.shape[0]) if scheduled.launches else (None,)
@@ -103,6 +104,12 @@ class Launcher:
     def clock_ns(self) -> float:
         """Return what the last call took by the clock of the device, without what a launch adds."""
         return self._ns(self.cycles)
+
+    @functools.cached_property
+    def _places(self) -> tuple[tuple[int, int], ...]:
+        """Where memories that are a part of one of the board are in the scratch memory of the kernel."""
+        assert self.command.made is not None, "a command that is run has a stream"
+        return places(taken(self.arch, self.command.made.scheduled.stream))
 
     @property
     def _kind(self) -> type[Accelerator]:
@@ -218,7 +225,7 @@ class Launcher:
             _part(scheduled.result, len(tensors)),
             tuple(self._asked()),
             images,
-            places(taken(self.arch, scheduled.stream)),
+            self._places,
         )
 
     def settle(self, calls: Sequence[Mapping[int, np.ndarray]]) -> None:

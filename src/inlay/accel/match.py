@@ -155,14 +155,26 @@ class Patterns:
         for p in self.patterns:
             overlay = Overlay(block, outlined)
             try:
-                if isinstance(p.mapped.result, Repeated):
-                    assert isinstance(p.mapped, Mapped), "whole layers are calls"
-                    lay_repeated(overlay, [r for r in p.mapped.results if isinstance(r, Repeated)], var)
-                else:
-                    overlay.lay(p.mapped.result, var, inner=False)
-                yield self._found(p, p.mapped, overlay)
+                found = self._laid(p, overlay, var)
             except Mismatch as failure:
                 yield failure
+                continue
+            yield found
+            if found.reasons and overlay.has_pad:  # a device that does not pad may take what is padded
+                yield self._laid(p, Overlay(block, outlined, leaves_pads=True), var)
+
+    def _laid(self, p: Pattern, overlay: Overlay, var: Var) -> Found:
+        """Return what a pattern is whose result is a value.
+
+        Raises:
+            Mismatch: it is not there.
+        """
+        if isinstance(p.mapped.result, Repeated):
+            assert isinstance(p.mapped, Mapped), "whole layers are calls"
+            lay_repeated(overlay, [r for r in p.mapped.results if isinstance(r, Repeated)], var)
+        else:
+            overlay.lay(p.mapped.result, var, inner=False)
+        return self._found(p, p.mapped, overlay)
 
     def _found(self, p: Pattern, mapped: Mapped | Tiled, overlay: Overlay) -> Found:
         if isinstance(mapped, Mapped):

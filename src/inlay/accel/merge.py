@@ -129,7 +129,7 @@ def _tensors(
         mine: dict[Laid, Tensor] = {}
         inner, last = {x.result for x in members[:number]}, number == len(members) - 1
         for x, old in m.group.tensors.items():
-            if x in settings[number].residents:
+            if x in settings[number].residents:  # it stays, or is moved to where it stays
                 continue
             source = m.sources.get(x.whole) if x.whole is not None else None
             same = (

@@ -6,7 +6,7 @@ operations in none, what agrees most is what `inlay explain` says of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,12 +16,14 @@ from inlay.accel.chains import larger
 from inlay.accel.driver_calls import picoseconds
 from inlay.accel.match import Command, Found, Patterns, fault_of
 from inlay.accel.overlay import Block, Mismatch
-from inlay.accel.pattern import Applied
+from inlay.accel.pattern import Applied, Input, below
 from inlay.accel.region import regions, whole_call
 from inlay.accel.tiled import TiledCommand
 from inlay.accel.written import encoded_call
 from inlay.analysis.candidates import Candidate, Miss
+from inlay.arith.dtype import I8
 from inlay.ir.expr import Call, OpRef, Var
+from inlay.ir.types import TensorType
 
 _Missed = dict[int, tuple[tuple[int, int], Miss]]
 """The nearest miss of operations, by identity, with how near it is."""
@@ -51,7 +53,7 @@ def offered(
                 case Mismatch(depth=depth, reason=reason):
                     _keep(missed, call, (-depth, 1), Miss(call, device, reason, depth))
                 case Command() | TiledCommand():
-                    reasons = result.reasons or _unwritten(patterns.arch, result)
+                    reasons = result.reasons or unwritten(patterns.arch, result)
                     if not reasons:
                         found.append(_candidate(patterns.arch, result, device))
                         keep_fastest(streams, var, result)
@@ -101,7 +103,7 @@ def _with_regions(
         return list(found)
     made: list[Candidate | Miss] = []
     refused: dict[int, str] = {}
-    for command, why in regions(block.calls, block.uses, single, partial(_unwritten, arch)):
+    for command, why in regions(block.calls, block.uses, single, partial(unwritten, arch)):
         if why:
             refused.update((id(c), f"{command.pattern} is refused: {'; '.join(why)}") for c in command.calls)
         else:
@@ -114,7 +116,17 @@ def _with_regions(
     ]
 
 
-def _unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
+def joined(patterns: Patterns, block: Block) -> Iterator[Command]:
+    """Yield the regions of a block, as if the vendor took all."""
+    single: dict[Var, Command] = {}
+    for var in block.calls:
+        for found in patterns.at(var, block):
+            if not isinstance(found, Mismatch) and not found.reasons:
+                keep_largest(single, var, found)
+    yield from (c for c, _ in regions(block.calls, block.uses, single, lambda _: ()))
+
+
+def unwritten(arch: Architecture, command: Found) -> tuple[str, ...]:
     """Return why a command cannot be written: the encoding fails."""
     if isinstance(command, TiledCommand):
         return ()  # its words are a part of it
@@ -143,10 +155,13 @@ def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: 
     """
     assert isinstance(call.callee, OpRef), "operators are called"
     name = call.callee.op.name
+    unlike = _unlike(patterns, call)
     having = [p for p in patterns.patterns if name in p.operators and isinstance(p.mapped.result, Applied)]
     if not having:
         takes = "; ".join(f"{p.name} of {', '.join(sorted(p.operators))}" for p in patterns.patterns)
-        return Miss(call, device, f"{name} is in none" + (f" ({takes})" if takes else ""))
+        return Miss(call, device, f"{name}{unlike} is in none" + (f" ({takes})" if takes else ""))
+    if unlike:
+        return Miss(call, device, f"{name}{unlike} is in none: {having[0].name} takes integers")
     inner = [p.mapped.result for p in having if isinstance(p.mapped.result, Applied)]
     found = [
         (*above.nearest(call, result), p.name, result)
@@ -162,6 +177,14 @@ def _outside(patterns: Patterns, call: Call, device: str, above: Above, missed: 
     why = f": {why}" if why else ""
     wanted = " or ".join(result.operators)
     return Miss(call, device, f"{pattern} takes {name} with {wanted} behind it{why}", depth)
+
+
+def _unlike(patterns: Patterns, call: Call) -> str:
+    """Return the format of a result of floats where a device computes in integers alone; else nothing."""
+    dtype = call.type.dtype if isinstance(call.type, TensorType) else I8
+    read = (x for p in patterns.patterns for node in below(p.mapped.result) for x in node.operands)
+    formats = {d for x in read if isinstance(x, Input) for d in x.dtypes or (dtype,)}
+    return f" of {dtype}" if dtype.is_float and formats and all(d.is_integer for d in formats) else ""
 
 
 def _keep(

@@ -66,6 +66,7 @@ class Overlay:
         calls: operations inside, from the result on.
         attrs: attributes of operators, by node.
         filled: constants of operators that are missing (`Applied.otherwise`).
+        leaves_pads: whether a pad in front of a convolution is left to others.
         shared: whether values inside may have several readers inside; who lays the pattern sees to the rest.
     """
 
@@ -76,6 +77,12 @@ class Overlay:
     attrs: dict[Node, dict[str, Any]] = field(default_factory=dict[Node, dict[str, Any]])
     filled: set[Node] = field(default_factory=set[Node])
     shared: bool = False
+    leaves_pads: bool = False
+
+    @property
+    def has_pad(self) -> bool:
+        """Whether a pad in front of a convolution is inside."""
+        return any(isinstance(c.callee, OpRef) and isinstance(c.callee.attrs, PadAttrs) for c in self.calls)
 
     def copy(self) -> Overlay:
         """Return one that can be tried and dropped."""
@@ -148,13 +155,16 @@ class Overlay:
             if (found := self.attrs[node].get(key)) != value:
                 raise self._mismatch(f"{name} with {key} = {found}: {value}")
         if node.padded:
+            assert isinstance(e.type, TensorType), "convolutions are tensors"
             args[0] = self._without_pad(node, args[0], len(e.type.shape))
         if node.factors:
             args = self._without_factors(node, args)
         if node.parts:
             args = self._without_ends(node, args)
         if node.is_product and len(args) > 2:
-            raise self._mismatch(f"{name} with zero points that are no part of a bias: neither factor is constant")
+            raise self._mismatch(
+                f"{name} with zero points that are no part of a bias: neither factor is constant"
+            )
         if len(args) != len(node.operands):
             raise self._mismatch(f"{name} of {len(args)} operands")
         if name in _COMMUTATIVE:
@@ -205,7 +215,7 @@ class Overlay:
         attrs["pads"] = tuple(n for ends in half for n in (*[0] * before, *ends))
         attrs |= {n: (*[1] * before, *(tuple(attrs[n]) or (1, 1)[before:])) for n in ("strides", "dilations")}
         attrs.setdefault("outside", 0)
-        call = self.block.calls.get(x) if isinstance(x, Var) else None
+        call = self.block.calls.get(x) if isinstance(x, Var) and not self.leaves_pads else None
         if call is None or not isinstance(x, Var) or not isinstance(call.callee, OpRef) or any(attrs["pads"]):
             return x
         pads = _constant_pad(call, rank)

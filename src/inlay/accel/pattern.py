@@ -231,6 +231,7 @@ def below(node: Node) -> Iterator[Applied]:
 class Builder:
     """What pattern functions build with."""
 
+    pattern: str = ""
     needs: list[Need] = field(default_factory=list[Need])
 
     def tensor(self, name: str, *formats: Format) -> Input:
@@ -399,8 +400,8 @@ class Builder:
             if sorted(given) != sorted(needed):
                 raise error(
                     "accel.declaration",
-                    f"found the {what} {', '.join(given) or 'none'} of '{instruction.name}', needed "
-                    f"{', '.join(needed) or 'none'}",
+                    f"found the {what} {', '.join(given) or 'none'} of '{instruction.name}' in the pattern "
+                    f"'{self.pattern}', needed {', '.join(needed) or 'none'}",
                 )
         results, written = (result,) if isinstance(result, Node) else tuple(result), instruction.writes
         if len(results) != len(written):
@@ -433,7 +434,7 @@ def build(declared: PatternDecl, device: object) -> Pattern:
     Raises:
         CompileError: `accel.declaration`.
     """
-    builder = Builder()
+    builder = Builder(declared.name)
     mapped = declared.build(device, builder)
     if not isinstance(mapped, Mapped | Tiled):
         raise error(

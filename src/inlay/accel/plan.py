@@ -70,11 +70,13 @@ class Setting:
         group: its instructions.
         residents: its operands that stay in the device.
         rooms: units of memories that its tiles may take, where that is not all of them.
+        moves: of results that stay in another memory than they are written to, who moves their tiles.
     """
 
     group: Group
     residents: Mapping[Laid, Resident] = field(default_factory=dict[Laid, Resident])
     rooms: Mapping[str, int] = field(default_factory=dict[str, int])
+    moves: Mapping[Laid, str] = field(default_factory=dict[Laid, str])
 
     def room(self, memory: str) -> int:
         """Return the units of a memory that tiles may take."""
@@ -89,7 +91,7 @@ class Setting:
             for name, x in step.operands.items():
                 if name in inner:
                     sums.setdefault(inner[name], []).append((at, name))
-                elif x not in self.residents:
+                elif x not in self.residents or x in self.moves:
                     made.append(Buffer(x, self.group.tensors[x], ((at, name),)))
         steps = self.group.steps
         return made + [Buffer(steps[u[0][0]].operands[u[0][1]], None, tuple(u)) for u in sums.values()]
@@ -260,11 +262,15 @@ class _Planning:
         if self._resident(at, name) is not None:
             return
         base, _ = self._slot((at, name), begin)
-        tensor = self.part.tensors[self.rooms[at, name].buffer.laid]
+        laid = self.rooms[at, name].buffer.laid
+        mover = self.part.setting.moves.get(laid)
+        tensor = self.part.tensors[laid] if mover is None else _inside(self.part, laid, mover)
         self.commands += copies(self.group.arch, tensor, base, begin, count)
 
     def _resident(self, at: int, name: str) -> Resident | None:
-        return self.part.setting.residents.get(self.group.steps[at].operands[name])
+        """Return where an operand stays, if its instruction works there."""
+        x = self.group.steps[at].operands[name]
+        return None if x in self.part.setting.moves else self.part.setting.residents.get(x)
 
     def _run(
         self,
@@ -300,7 +306,7 @@ class _Planning:
         }
         made: list[_Operand] = []
         for name, x in operands.items():
-            stays = self.part.setting.residents.get(x)
+            stays = None if x in self.part.setting.moves else self.part.setting.residents.get(x)
             steps = _steps(x, stays.extents if stays is not None else x.tile(counts))
             stride = [0 if (loop := u.axes[s]) is None else steps.get(loop.sym, 0) for s in sizes]
             strided = sum(isinstance(e, Dim) for e in i.operands[name].shape)
@@ -342,6 +348,14 @@ def _steps(x: Laid, extents: Sequence[int]) -> dict[Sym, int]:
     return found
 
 
+def _inside(part: Part, x: Laid, mover: str) -> Tensor:
+    """Return a result that stays in another memory as what its tiles are copied to, with its border."""
+    r = part.setting.residents[x]
+    axes = zip(x.axes, r.before, r.extents, strict=True)
+    whole = tuple(replace(a, first=a.first + before, extent=extent) for a, before, extent in axes)
+    return Tensor(replace(x, axes=whole), mover, r.base * x.unit, is_between=True)
+
+
 def _name_of(named: Mapping[str, object], wanted: object) -> str:
     return next(name for name, x in named.items() if x is wanted)
 
@@ -374,6 +388,12 @@ def copies(
     inner = runs[-copy.dims :]
     if x.outside is None and any(r.before or r.after for r in runs):
         raise Untiled(f"a tile of {x.name} is larger than its tensor")
+    if copy.pad is None and any(r.before or r.after for r in runs):
+        raise Untiled(f"{tensor.copy} puts nothing around a tile of {x.name}, and the pattern pads it")
+    low, high = (0, 0) if copy.pad is None else copy.pad.ends
+    if any(r.before or r.after for r in runs) and not low <= (x.outside or 0) <= high:
+        numbers = str(low) if low == high else f"{low} to {high}"
+        raise Untiled(f"{tensor.copy} puts {numbers} around a tile of {x.name}: {x.outside or 0} is there")
     if any(r.before or r.after for r in runs[: -copy.dims]):
         raise Untiled(f"{tensor.copy} puts nothing around more than {copy.dims} axes")
     while len(inner) < 2:
@@ -439,6 +459,10 @@ def _moved(arch: Architecture, tensor: Tensor, chip: int, at: int, rows: _Run, c
     queue = _name_of(arch.description.queues, copy.queue)
     latency, rate = arch.number(copy.latency).value or 0, arch.number(copy.bytes_per_cycle).value or 1
     moving = -(-y * width * x.unit // rate)
+    if copy.is_inside:  # it does not have the memory of the board
+        memory, at = _name_of(arch.description.memories, copy.target), numbers["dram"]
+        outer = (Span(memory, at, at + (y - 1) * columns.extent + width),)
+        latency, moving = latency + moving, 0
     reads, writes = (outer, (there,)) if copy.into_chip else ((there,), outer)
     chips = {"chip": Place(chip)}
     return Planned(tensor.copy, queue, numbers, chips, reads, writes, latency, moving, is_copy=True)

@@ -4,10 +4,11 @@
     as a resident              the first conv writes it where the others read it; nothing is copied
 
 A value can stay where the match that computes it writes the memory that all who read it read, in units of
-one form. Then it is there as a whole, with the border that its readers want around it: a copy that brings
-nothing fills that before it is computed. What writes or reads a part of it begins somewhere inside, with the
-strides of the whole. Residents stand at the end of the memory, packed by the matches for which they are
-needed; tiles have what is left before them.
+one form; or where a copy engine moves it there, tile by tile, behind the instruction. Then it is there as a
+whole, with the border that its readers want around it: a copy that brings nothing fills that before it is
+computed. What writes or reads a part of it begins somewhere inside, with the strides of the whole. Residents
+stand at the end of the memory, packed by the matches for which they are needed; tiles have what is left
+before them.
 """
 
 from __future__ import annotations
@@ -116,11 +117,25 @@ class Kept:
         """What is around it; None for nothing."""
         return next((r.outside for r in self.readers if r.outside is not None), None)
 
+    @property
+    def memory(self) -> str:
+        """The name of the memory in which it stays: that of its readers."""
+        return self.readers[0].memory
+
     def can_stay(self, arch: Architecture) -> bool:
-        """Whether its readers read what is written, and its border can be made."""
+        """Whether its readers read what is written, or moved behind that, and its border can be made."""
         around = {r.outside for r in self.readers if r.outside is not None}
-        same = all(r.memory == self.writer.memory for r in self.readers)
-        return same and len(around) <= 1 and (not self.has_border or self._filler(arch) is not None)
+        same = all(r.memory == self.memory for r in self.readers)
+        there = self.memory == self.writer.memory or self.mover(arch) is not None
+        can_be_filled = not self.has_border or self._filler(arch) is not None
+        return same and there and len(around) <= 1 and can_be_filled
+
+    def mover(self, arch: Architecture) -> str | None:
+        """Return the copy from the memory that it is written to, to the one where it stays; None for none."""
+        memories = arch.description.memories
+        source, target = memories[self.writer.memory], memories[self.memory]
+        copies = arch.description.copies.items()
+        return next((n for n, c in copies if c.source is source and c.target is target), None)
 
     def fills(self, arch: Architecture, resident: Resident) -> Iterator[Planned]:
         """Yield the copies that make its border: they fill all of it, and bring nothing."""
@@ -144,11 +159,11 @@ class Kept:
 
     def _filler(self, arch: Architecture) -> tuple[str, Copy] | None:
         """Return the copy that can put what is around it into its memory."""
-        memory, value = arch.description.memories[self.writer.memory], self.outside or 0
+        memory, value = arch.description.memories[self.memory], self.outside or 0
         for name, copy in arch.description.copies.items():
             if copy.chip is memory and copy.into_chip and copy.pad is not None and copy.dims > 1:
-                fill = copy.pad.value
-                if copy.pad.most > 0 and fill.low <= value <= fill.high:
+                low, high = copy.pad.ends
+                if copy.pad.most > 0 and low <= value <= high:
                     return name, copy
         return None
 
@@ -156,8 +171,8 @@ class Kept:
 def placed(arch: Architecture, kept: Sequence[Kept]) -> list[Resident] | None:
     """Return where values stand, at the ends of their memories; None where they do not fit."""
     found: dict[int, Resident] = {}
-    for memory in dict.fromkeys(k.writer.memory for k in kept):
-        mine = [n for n, k in enumerate(kept) if k.writer.memory == memory]
+    for memory in dict.fromkeys(k.memory for k in kept):
+        mine = [n for n, k in enumerate(kept) if k.memory == memory]
         room = arch.units(memory)
         needed = [Buffer(str(n), kept[n].lower, kept[n].upper, kept[n].units) for n in mine]
         packed = plan(needed, capacity=room)

@@ -51,9 +51,10 @@ def terms(
         scale = flat[0].astype(np.float64) * 2.0 ** (flat[1].astype(np.float64) - factor.attrs.bits)
     else:
         scale = flat[0].astype(np.float64)
-    if not np.all(np.isfinite(scale)) or np.any(scale <= 0):
-        raise Untiled("a factor is not positive")
-    mul, shift = quantized_multiplier(scale)
+    if not np.all(np.isfinite(scale)) or np.any(scale < 0):
+        raise Untiled("a factor is negative, or no number")
+    mul, shift = quantized_multiplier(np.where(scale > 0, scale, 1.0))
+    mul = np.where(scale > 0, mul, 0)
     attrs = replace(factor.attrs, axis=0, least=0, near=False)
     program = Requantization(attrs, *flat)
     ours = replace(attrs, rounding=Rounding(factor.form), bits=_BITS)

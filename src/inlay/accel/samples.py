@@ -70,7 +70,19 @@ def sequences(patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
         yield from _right(draw)
 
 
-def _right(draw: Callable[[], TiledDrawn | _Drawn]) -> Iterator[Sample]:
+def call_sequences(arch: Architecture, patterns: Sequence[Pattern], seed: int) -> Iterator[Sample]:
+    """Yield programs in which two or three patterns of calls compute operands of each other."""
+    rng = Random(f"{seed} sequences")
+    mapped = [p for p in patterns if isinstance(p.mapped, Mapped)]
+
+    def draw() -> _Following:
+        return _Following(arch, [rng.choice(mapped) for _ in range(rng.choice((2, 2, 3)))], rng)
+
+    if mapped:
+        yield from _right(draw)
+
+
+def _right(draw: Callable[[], TiledDrawn | _Drawn | _Following]) -> Iterator[Sample]:
     """Yield the programs that are right of those drawn; end where none of many is."""
     failures = 0
     while failures < _TRIES:
@@ -103,10 +115,32 @@ class _Drawn:
     has_ties: bool = False
 
     def text(self) -> str:
+        return self.program(self.result())
+
+    def result(self, before: str = "") -> str:
+        """Write the pattern; return the name of what it gives.
+
+        Args:
+            before: the name of a value that one of its operands is to be, if any.
+        """
         self.sizes = {d.sym: lit(self._size(d)) for d in self.arch.description.dims.values()}
         groups = self._grouped()
-        result = self._result(groups)
-        return self._program(result)
+        if before:
+            self._begin_with(before)
+        return self._result(groups)
+
+    def _begin_with(self, before: str) -> None:
+        """Let an operand be a value of the program, with its sizes."""
+        nodes = [n for n in self._shapes() if isinstance(n, Input) and not n.constant]
+        node = self.rng.choice(nodes) if nodes else None
+        reader = None if node is None else self._reader(node)
+        if node is None or reader is None:
+            raise AgainError
+        shape, extents = reader[0].instruction.operands[reader[1]].shape, self._shape_of(before)
+        if len(shape) != len(extents):
+            raise AgainError
+        self.sizes.update((e.sym, lit(n)) for e, n in zip(shape, extents, strict=True) if isinstance(e, Dim))
+        self.names[node] = before
 
     def _result(self, groups: int) -> str:
         """Write what the last command gives: several values are a tuple, of which some may be missing."""
@@ -147,12 +181,13 @@ class _Drawn:
 
     def _shape_of(self, name: str) -> list[int]:
         """Return the shape of a value, by what the rules of types say of the program so far."""
-        found = parse_module(self._program(name), table()).functions["main"].type.result
+        found = parse_module(self.program(name), table()).functions["main"].type.result
         if not isinstance(found, TensorType) or not found.shape:
             raise AgainError
         return [evaluate(e, {}) for e in found.shape]
 
-    def _program(self, result: str) -> str:
+    def program(self, result: str) -> str:
+        """Return the text of the program so far."""
         body = "".join(f"  {line}\n" for line in self.lines)
         return f"fn main({', '.join(self.params)}) {{\n{body}  {result}\n}}\nentry main;\n"
 
@@ -232,7 +267,7 @@ class _Drawn:
         assert isinstance(node, Applied), "nodes are inputs or results of operators"
         if node.otherwise is not None and self.missing.setdefault(node, self.rng.random() < 0.5):
             return self._value(node.operands[0], groups)
-        attrs = ""
+        attrs = self._said(node)
         if node.scales:
             attrs = self._rescaled(node, groups)
         args = [self._value(x, groups) for x in node.operands]
@@ -259,6 +294,17 @@ class _Drawn:
         zero, low, high = (self.rng.randrange(*r) for r in ((-128, 128), (-128, -100), (100, 128)))
         return f'{{zero={zero}, low={low}, high={high}, axis=1, rounding="{rounding}"}}'
 
+    def _said(self, node: Applied) -> str:
+        """Return the attributes that a pattern says; drawn ones where an operator has windows."""
+        said = {name: str(value).lower() if isinstance(value, bool) else value for name, value in node.said}
+        if node.operators[0] in ("max_pool", "average_pool"):
+            r = self.rng
+            window = [r.choice((1, 2, 3)) for _ in range(2)]
+            drawn = {"kernel": window, "strides": [r.choice((1, 2, 3)) for _ in range(2)]}
+            pads = {"pads": [r.choice((0, 0, w - 1)) for w in window * 2]}
+            said = {**drawn, **(pads if r.random() < 0.5 else {}), **said}
+        return f"{{{', '.join(f'{n}={v}' for n, v in said.items())}}}" if said else ""
+
     def _part(self, node: Applied, x: str) -> str:
         """Draw which part of the last axis a slice is, the same one in every turn."""
         if node not in self.ends:
@@ -282,3 +328,21 @@ class _Drawn:
             self.lines.append(f"let {name} = pad({x}, shape({listed}), {dtype}({fill}));")
             return name, f"{{{attrs}}}"
         return x, f"{{{attrs}, pads={pads}}}"
+
+
+class _Following:
+    """A program being drawn in which each pattern reads what the one before gives."""
+
+    def __init__(self, arch: Architecture, patterns: Sequence[Pattern], rng: Random) -> None:
+        self._arch, self._patterns, self._rng = arch, patterns, rng
+        self.inputs: list[np.ndarray] = []
+
+    def text(self) -> str:
+        lines, params, result = list[str](), list[str](), ""
+        program = ""
+        for p in self._patterns:
+            assert isinstance(p.mapped, Mapped), "commands are calls"
+            drawn = _Drawn(self._arch, p, p.mapped, self._rng, lines, params, self.inputs)
+            result = drawn.result(result)
+            program = drawn.program(result)
+        return program

@@ -97,6 +97,10 @@ def _copy_spans(arch: Architecture, c: Planned) -> Planned:
     at = c.places["chip"].at
     there = Span(name, at, at + height * across)
     last = n["dram"] + (n["y"] - 1) * n["stride"] + n["x"]
+    if copy.is_inside:
+        to = next(k for k, m in arch.description.memories.items() if m is copy.target)
+        inside = (Span(to, n["dram"], last),) if n["y"] and n["x"] else ()
+        return replace(c, reads=(there,), writes=inside)
     outer = (Span(SHARED, n["dram"] * unit, last * unit),) if n["y"] and n["x"] else ()
     return (
         replace(c, reads=outer, writes=(there,))
@@ -163,6 +167,9 @@ class _State:
         span = (c.writes if copy.into_chip else c.reads)[0]
         memory, written = self._bytes[span.memory], self._written[span.memory]
         unit = memory.shape[1]
+        if copy.is_inside:
+            self._move(c, span)
+            return
         outer = self._region[: self._region.size // unit * unit].reshape(-1, unit)
         rows = n["dram"] + np.arange(n["y"])[:, None] * n["stride"] + np.arange(n["x"])[None, :]
         if copy.into_chip:
@@ -173,6 +180,16 @@ class _State:
             return
         self._read(c, span.memory, np.arange(span.first, span.last))
         outer[rows] = memory[span.first : span.last].reshape(*rows.shape, unit)
+
+    def _move(self, c: Planned, span: Span) -> None:
+        """Move rows from one memory of the device to another."""
+        n = c.numbers
+        self._read(c, span.memory, np.arange(span.first, span.last))
+        rows = n["dram"] + np.arange(n["y"])[:, None] * n["stride"] + np.arange(n["x"])[None, :]
+        for there in c.writes:
+            moved = self._bytes[span.memory][span.first : span.last]
+            self._bytes[there.memory][rows] = moved.reshape(*rows.shape, -1)
+            self._written[there.memory][rows] = True
 
     def _read(self, c: Planned, memory: str, index: np.ndarray) -> None:
         if not self._written[memory][index].all():

@@ -177,8 +177,12 @@ def _fixed_bits(form: Form) -> tuple[int, int]:
 def _of_copy(arch: Architecture, name: str, copy: Copy) -> Iterator[str]:
     d = arch.description
     ends = (copy.source, copy.target)
-    if sum(isinstance(x, Shared) for x in ends) != 1 or any(x not in d.memories.values() for x in ends):
-        yield "is not between a memory of the board and one of the device"
+    if copy.is_inside and all(x in d.memories.values() for x in ends):
+        units = {arch.number(x.unit).value for x in ends if isinstance(x, Memory)}
+        if copy.source is copy.target or len(units) > 1 or copy.pad is not None:
+            yield "between memories of the device has one end, ends of other units, or something around it"
+    elif sum(isinstance(x, Shared) for x in ends) != 1 or any(x not in d.memories.values() for x in ends):
+        yield "is not between a memory of the board and one of the device, or two of the device"
     if copy.dims not in (1, 2):
         yield f"has {copy.dims} dims, needed 1 or 2"
     if name not in d.encoders:
@@ -196,6 +200,8 @@ def _of_form(arch: Architecture, form: Form) -> Iterator[str]:
     if name in d.copies:
         copy = d.copies[name]
         pads = {"top", "bottom", "left", "right", "value"} if copy.pad is None else set[str]()
+        if copy.pad is not None and len(set(copy.pad.ends)) == 1:
+            pads = {"value"}
         missing -= pads | (set() if copy.dims > 1 else {"y", "stride"})
     if name in d.counts and not d.counts[name].most:
         missing -= {"count"}

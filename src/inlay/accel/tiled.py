@@ -18,7 +18,7 @@ import numpy as np
 
 from inlay.accel.accelerator import Architecture
 from inlay.accel.encode import encoded
-from inlay.accel.group import groups
+from inlay.accel.group import UNFINISHED, groups
 from inlay.accel.member import Form, Member, forms_in
 from inlay.accel.merge import Merging
 from inlay.accel.pattern import Node
@@ -184,7 +184,9 @@ class Tiler:
             except Untiled as failure:
                 return TiledCommand(pattern, calls, (), None, (str(failure),))
             return TiledCommand(pattern, calls, (stages,), made, ())
-        return TiledCommand(pattern, calls, (), None, tuple(failures)[:1])
+        # The nearest miss: a form that an instruction has, and that something else is in the way of.
+        near = [x for x in failures if not x.startswith(UNFINISHED)] or list(failures)
+        return TiledCommand(pattern, calls, (), None, tuple(near[:1]))
 
     def renamed(
         self, match: TiledCommand, named: Mapping[Expr, Expr], calls: tuple[Call, ...]

@@ -4,8 +4,8 @@ Three queues take commands from one stream and run on their own: `load` brings t
 them (and brings its parameters), `store` takes results out. What is computed stands in the memory that is
 computed from, so it need not leave before it is read. Neighbors order themselves by tokens: four flags
 of every command. Hardware loops walk two levels; a step multiplies `block` bytes by a block of weights.
-Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number.
-Results are rounded as TFLite does (multipliers, shifts) or as ONNX does (floats). Groups: one, or one a channel.
+Copies move rows of whole vectors, and can surround a tile with up to 15 vectors of any number. Results are
+rounded as TFLite does (multipliers, shifts) or as ONNX does (floats). Groups: one, or one a channel.
 """
 
 from inlay.accel.api import (
@@ -190,9 +190,9 @@ class Strawberry(Accelerator):
     @encodes(add, add_float)
     def join(self, c):
         return self.RUN(
-            **c.flags, kind=5 if c.name == "add" else 6, i=c.H, j=c.W, dst=c.y.at, di=c.y.stride[0], dj=c.y.stride[1], src=c.x.at,
-            si=c.x.stride[0], sj=c.x.stride[1], aux=c.z.at, ai=c.z.stride[0], aj=c.z.stride[1], par=c.t.at,
-            zero=c.zero, low=c.low, high=c.high,
+            **c.flags, kind=5 if c.name == "add" else 6, i=c.H, j=c.W, dst=c.y.at, di=c.y.stride[0],
+            dj=c.y.stride[1], src=c.x.at, si=c.x.stride[0], sj=c.x.stride[1], aux=c.z.at, ai=c.z.stride[0],
+            aj=c.z.stride[1], par=c.t.at, zero=c.zero, low=c.low, high=c.high,
         )  # fmt: skip
 
     # ---- drivers, cost

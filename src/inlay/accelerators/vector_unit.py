@@ -1,7 +1,7 @@
 """A vector unit: sums of two tensors of bytes with scales of their own, in a memory of its own.
 
-Three queues as in `strawberry`: `load` brings vectors in, `run` adds them, `store` takes them out. Results
-are rounded as TFLite does, with multipliers and shifts, or as ONNX does, with floats.
+Three queues as in `strawberry`: `load` brings vectors in, `run` adds them, `store` takes them out, or back to
+where sums read. Results are rounded as TFLite does (multipliers, shifts) or as ONNX does (floats).
 """
 
 from inlay.accel.api import (
@@ -55,6 +55,7 @@ class VectorUnit(Accelerator):
     ld_vec = Copy(dram, vec, load, 2, bytes_per_cycle=32, latency=20)
     ld_par = Copy(dram, par, run, 2, bytes_per_cycle=32, latency=20)
     st_out = Copy(out, dram, store, 2, bytes_per_cycle=32, latency=20)
+    back = Copy(out, vec, store, 2, bytes_per_cycle=64, latency=4)
 
     # ---- patterns
     @pattern
@@ -91,7 +92,7 @@ class VectorUnit(Accelerator):
 
     # ---- encoding
     HEAD = "op:3 pop_prev:1 pop_next:1 push_prev:1 push_next:1"
-    MOVE = Word(128, HEAD + " chip:12 dram:32 y:16 x:16 stride:16")
+    MOVE = Word(128, HEAD + " chip:12 dram:32 y:16 x:16 stride:16 inside:1")
     ADD = Word(128, HEAD + " n:10 y:9 dy:9 x:10 dx:10 z:10 dz:10 par:3 zero:8s low:8s high:8s floats:1")
     emit = Stream("vector_unit_run", end=ADD(op=7))
 
@@ -99,12 +100,14 @@ class VectorUnit(Accelerator):
     def wait(self, c):
         return self.ADD(op={"load": 4, "run": 5, "store": 6}[c.queue], **c.flags)
 
-    @encodes(ld_vec, ld_par, st_out)
+    @encodes(ld_vec, ld_par, st_out, back)
     def move(self, c):
-        op = {"ld_vec": 1, "ld_par": 2, "st_out": 3}[c.name]
+        op = {"ld_vec": 1, "ld_par": 2, "st_out": 3, "back": 3}[c.name]
+        inside = c.name == "back"
+        other = c.to if inside else c.dram
         return self.MOVE(
-            op=op, **c.flags, chip=c.chip.at, dram=c.dram.at, y=c.y, x=c.x, stride=c.stride,
-        )  # fmt: skip
+            op=op, **c.flags, chip=c.chip.at, dram=other.at, y=c.y, x=c.x, stride=c.stride, inside=inside
+        )
 
     @encodes(add, add_float)
     def adding(self, c):

@@ -4,7 +4,7 @@
 
 enum { VEC, OUT, PAR, MEMORIES };
 enum { ADD, LOAD_VECTORS, LOAD_TERMS, STORE_RESULTS, WAIT_LOAD, WAIT_RUN, WAIT_STORE, END };
-enum { LATENCY = 20, BYTES_PER_CYCLE = 32 };
+enum { LATENCY = 20, BYTES_PER_CYCLE = 32, LATENCY_INSIDE = 4, BYTES_INSIDE = 64 };
 
 int64_t vector_unit_run(const int64_t *config, const uint8_t *stream, int64_t bytes, uint8_t *region, int64_t size,
                         int64_t *report);
@@ -19,10 +19,25 @@ static int queue_of(int op) {
     }
 }
 
+/* Rows of results to where vectors are. */
+static int64_t run_back(model_t *m, const move_t *c, time_taken_t *taken) {
+    int64_t unit = m->memories[OUT].unit;
+    taken->cycles = LATENCY_INSIDE + (c->y * c->x * unit + BYTES_INSIDE - 1) / BYTES_INSIDE;
+    for (int64_t n = 0; n < c->y * c->x; ++n) {
+        int64_t from = c->chip + n, to = c->dram + n / c->x * c->stride + n % c->x;
+        int64_t wrong = check(m, OUT, from, 1);
+        if (wrong || (wrong = check(m, VEC, to, 0))) { return wrong; }
+        memcpy(unit_at(m, VEC, to), unit_at(m, OUT, from), (size_t)unit);
+        mark(m, VEC, to);
+    }
+    return FAULT_NONE;
+}
+
 static int64_t run_move(model_t *m, const uint8_t *w, time_taken_t *taken) {
     int op = op_of(w), memory = op == LOAD_VECTORS ? VEC : op == LOAD_TERMS ? PAR : OUT;
     move_t c = {.chip = bits(w, 7, 12), .dram = bits(w, 19, 32), .y = bits(w, 51, 16), .x = bits(w, 67, 16),
                 .stride = bits(w, 83, 16)};
+    if (op == STORE_RESULTS && bits(w, 99, 1)) { return run_back(m, &c, taken); }
     taken->cycles = LATENCY, taken->bytes = c.y * c.x * m->memories[memory].unit;
     return move_units(m, memory, &c, op == STORE_RESULTS);
 }

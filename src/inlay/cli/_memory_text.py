@@ -25,13 +25,16 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
     if e.dims.unbounded:
         names = e.dims.unbounded
         yield f"  {', '.join(names)} have no size here, and what depends on them is not in the sums:"
-        yield f"  give sizes with --typical {names[0]}=SIZE, or fix them with --fix-dim"
+        yield f"  give sizes with --typical {names[0]}=SIZE, or say them with --bound-dim or --fix-dim"
     for account in e.accounts:
         yield from _account(e, account, everything=everything)
     yield from map(_stack, e.stacks)
     for memory, budget in e.budgets.items():
         takes = next((a.total for a in e.accounts if a.memory == memory), 0)
+        has = next((a.capacity for a in e.accounts if a.memory == memory), None)
         text = f"takes at most {takes:,}" if takes else "nothing is there, so it has no effect"
+        if takes and has is not None and budget > has:
+            text += f"; it has no more than {has:,}, so the budget has no effect"
         yield f"budget of {memory}, {budget:,} bytes: {text}"
     if e.plain:
         bytes_, ns = sum(f.bytes for f in e.plain), sum(f.saves_ns for f in e.plain)
@@ -73,8 +76,20 @@ def _account(e: MemoryExplanation, a: Account, *, everything: bool) -> Iterator[
         ("other values", a.values, "allocated while the program runs", a.values > 0),
         ("of the machine", a.machine, "tensors that the virtual machine makes, at most", a.machine > 0),
         ("scratch", a.scratch, f"of kernels, {threads}", a.scratch > 0),
+        (
+            "functions",
+            a.functions,
+            "what is called and has memory of its own, at most at once",
+            a.functions > 0,
+        ),
         ("a call at most", a.peak, _bound(a), a.peak > 0 or not a.constants),
         ("constants", a.constants, where, a.constants > 0),
+        (
+            "regions",
+            a.regions,
+            "what streams of devices work in, as long as the program is loaded",
+            a.regions > 0,
+        ),
         ("together", a.total, size_text(a.total), True),
         ("inputs", a.inputs, "not in the sum: the caller has them", a.inputs > 0),
     )

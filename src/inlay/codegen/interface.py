@@ -44,6 +44,7 @@ from inlay.runtime.device import Facts
 from inlay.runtime.native import Callback
 from inlay.runtime.streams import StreamCall
 from inlay.schedule.choose import Rule
+from inlay.schedule.rules.attention import attention
 from inlay.schedule.rules.contraction import contraction
 
 
@@ -333,9 +334,20 @@ class Backend(Protocol):
         """
         return ()
 
+    def region(self, arch: Arch, kernel: Kernel) -> int:
+        """Return the bytes of a kernel's own in the memory of its device, for each set of its constants.
+
+        They are there as long as the program is loaded.
+        """
+        return 0
+
     def reads_panels(self, arch: Arch) -> bool:
         """Whether contractions read constants in panels (`transforms/pack_weights.py`)."""
         return contraction in self.rules(arch)
+
+    def joins_attention(self, arch: Arch) -> bool:
+        """Whether attention is scheduled as one kernel (`transforms/_attention.py`)."""
+        return attention in self.rules(arch)
 
     def hooks(self, arch: Arch) -> Sequence[Hook]:
         """Return further passes over lowered loops."""

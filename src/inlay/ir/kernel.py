@@ -195,6 +195,7 @@ class Kernel:
         origin: what it was made from, for reports (`conv2d+add+relu`).
         batch: how several independent calls may run as one; None if they may not.
         accesses: what its code says of its tensors; None where nobody knows.
+        stays: bytes that are its own as long as the program is loaded, and the memory that they are in.
         note: what explanations say of its code.
     """
 
@@ -210,4 +211,5 @@ class Kernel:
     origin: str = ""
     batch: Batch | None = None
     accesses: Accesses | None = None
+    stays: tuple[int, str] = (0, "")
     note: str = ""

@@ -11,7 +11,8 @@ loaded, by their body at those indices. How often is too often:
 * What a broadcast reads (a load that leaves out an axis of the reader), or a window, is inlined
   unless it has a costly operation: a division, a root, a function such as `exp`.
 * Otherwise it is inlined if all its readers end up in one root, or if it has few operations and no
-  costly one, so that computing it again costs no more than storing and loading it.
+  costly one, so that computing it again costs no more than storing and loading it. But what is made,
+  element by element, of a sum that has to be stored otherwise is stored in its place.
 
 Bodies that would grow too large stay roots, so that the work is linear in the size of the group.
 
@@ -186,7 +187,25 @@ def _can_inline(t: Tensor, ends: Mapping[Tensor, None], group: _Group) -> bool:
         return True
     if reuse is _Reuse.CONTRACTION or (reuse is _Reuse.BROADCAST and size.costly):
         return False
-    return len(ends) == 1 or (size.operations <= CHEAP_OPERATIONS and not size.costly)
+    if len(ends) == 1:
+        return True
+    return size.operations <= CHEAP_OPERATIONS and not size.costly and not _follows_product(t, group)
+
+
+def _follows_product(t: Tensor, group: _Group) -> bool:
+    """Whether a tensor is made element by element of sums of products that nothing else reads."""
+    while t.body is not None and not isinstance(t.body, Reduce):
+        own = [x for x in t.inputs if x.shape == t.shape and group.readers.get(x) == [t]]
+        if len(own) != 1:
+            return False
+        (t,) = own
+    if not isinstance(t.body, Reduce):
+        return False
+    axes = {a for a, n in zip(t.axes, t.shape, strict=True) if n != 1}
+    factors = [
+        {s for e in x.indices for s in symbols(e)} for x in scalars_below(t.body) if isinstance(x, Load)
+    ]
+    return len(factors) > 1 and all(not axes <= found for found in factors)
 
 
 def _reuse(reader: Tensor, t: Tensor, group: _Group) -> _Reuse:

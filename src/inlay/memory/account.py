@@ -8,6 +8,8 @@ Made of the plans that the program was compiled with and of its constants, for s
                they are the caller's and not in its sum
     values     allocated while the program runs, and tensors that the virtual machine makes
     scratch    of the kernel that runs, where nobody could plan it: for so many threads
+    functions  what is called and has memory of its own, with all of the above (`timeline`)
+    regions    of devices that are programmed by streams, as long as the program is loaded
     constants  in the file, or copied to the memory of a device
 
 The sum without constants, with all copies, is what the runtime counts (`runtime.usage`): equal where the
@@ -20,23 +22,16 @@ this order takes less than the most of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from inlay.arith.expr import Int
 from inlay.base.span import Span
 from inlay.machine.memory import Pool, PoolKind
-from inlay.memory.plan import CONSTANTS, Counted, FunctionPlan, MemoryPart, Origin, Stored
+from inlay.memory.plan import CONSTANTS, REGIONS, Counted, FunctionPlan, MemoryPart, Origin, Stored
 from inlay.memory.size_classes import ALIGNMENT
+from inlay.memory.timeline import Heap, Item, Sizes, Timeline, steps_of
 from inlay.packing.buffer import align
-
-_LONGEST = 80
-"""Characters of a formula beyond which it is cut in a message."""
-
-Sizes = Callable[[Int], int | None]
-"""Gives the number that a size stands for; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +65,14 @@ class Account:
         memory: its name.
         kind: how it comes to its bytes.
         capacity: how many it has; None where nothing bounds them.
-        block: the sum of the blocks there.
+        block: of the entry, there; in memories of a fixed size the sum of all blocks.
         live, alignment, unused: parts of the block where the most of it is in use: values, what they are
             rounded up by, and the rest.
         results, copies, values, machine, scratch: what is allocated beside blocks, at most.
+        functions: what calls of functions have, at most at once.
+        calls: the same at each moment, as `steps`.
         constants: that are there as long as the program is loaded.
+        regions: likewise, what streams of devices work in.
         inputs: that the caller has there.
         peak: of one call, without constants and inputs.
         lower_bound: no plan of these values in this order has a smaller peak.
@@ -100,7 +98,10 @@ class Account:
     values: int = 0
     machine: int = 0
     scratch: int = 0
+    functions: int = 0
+    calls: tuple[int, ...] = ()
     constants: int = 0
+    regions: int = 0
     inputs: int = 0
     peak: int = 0
     lower_bound: int = 0
@@ -115,8 +116,8 @@ class Account:
 
     @property
     def total(self) -> int:
-        """Bytes of a call and of constants."""
-        return self.peak + self.constants
+        """Bytes of a call, and of what is there as long as the program is loaded."""
+        return self.peak + self.constants + self.regions
 
     @property
     def proved(self) -> bool:
@@ -144,17 +145,6 @@ class Around:
     inputs: int = 0
 
 
-@dataclass(slots=True)
-class _Sum:
-    """What is summed for one memory, over functions."""
-
-    parts: list[tuple[FunctionPlan, MemoryPart]] = field(
-        default_factory=list[tuple[FunctionPlan, MemoryPart]]
-    )
-    counted: list[tuple[FunctionPlan, Counted]] = field(default_factory=list[tuple[FunctionPlan, Counted]])
-    constants: int = 0
-
-
 def accounts_of(
     plans: Sequence[FunctionPlan], entry: str, others: Iterable[str], around: Around
 ) -> tuple[Account, ...]:
@@ -167,85 +157,95 @@ def accounts_of(
         around: what the plans do not say.
     """
     left, first = set(others) - {entry}, around.pools[0].name if around.pools else ""
-    sums: dict[str, _Sum] = {p.name: _Sum() for p in around.pools} or {"": _Sum()}
-    functions = [p for p in plans if p.name not in left and p.name != CONSTANTS]
-    for plan in functions:
-        for part in plan.parts:
-            sums[part.memory or first].parts.append((plan, part))
-        for c in (*plan.counted, *plan.machine):
-            sums[c.memory or first].counted.append((plan, c))
-    for part in (part for p in plans if p.name == CONSTANTS for part in p.parts):
-        sums[part.memory or first].constants += part.block.value or 0
-    sums[first].constants += around.constants
+    functions = [p for p in plans if p.name not in left and p.name not in (CONSTANTS, REGIONS)]
+    names = [p.name for p in around.pools] or [""]
+    loaded = {what: dict.fromkeys(names, 0) for what in (CONSTANTS, REGIONS)}
+    for what, part in ((p.name, part) for p in plans if p.name in loaded for part in p.parts):
+        loaded[what][part.memory or first] += part.block.value or 0
+    loaded[CONSTANTS][first] += around.constants
     main = next((p for p in functions if p.name == entry), FunctionPlan(entry, (), ()))
-    single = all(p is main or not (p.parts or p.counted or p.machine) for p in functions)
-    made = (_account(name, s, main, around, is_single=single) for name, s in sums.items())
+    made = (
+        replace(
+            _account(name, main, functions, first, around),
+            constants=loaded[CONSTANTS][name],
+            regions=loaded[REGIONS][name],
+        )
+        for name in names
+    )
     return tuple(a for a in made if a.memory == first or a.total)
 
 
-def _account(memory: str, s: _Sum, main: FunctionPlan, around: Around, *, is_single: bool) -> Account:
+def _account(
+    memory: str, main: FunctionPlan, functions: Sequence[FunctionPlan], first: str, around: Around
+) -> Account:
+    """Return the account of a memory, without what is there as long as the program is loaded."""
     pool = next((p for p in around.pools if p.name == memory), Pool(memory, PoolKind.HEAP))
-    unknown = _again(s, main) if pool.kind is PoolKind.HEAP else []
-    blocks = [
-        _number(part.block, f"the block of {plan.name}", around.sizes, unknown) or ALIGNMENT
-        for plan, part in s.parts
-    ]  # an empty block has room for one empty tensor
-    sized = [(plan, c, _counted(c, around, unknown)) for plan, c in s.counted]
-    # Copies that leave a memory of fixed places are the caller's, elsewhere.
-    stays = pool.kind is not PoolKind.HEAP
-    mine = [(c, z) for plan, c, z in sized if plan is main and not (stays and c.origin is Origin.COPY)]
-    own = [(m, around.sizes(m.bytes) or 0) for plan, part in s.parts if plan is main for m in part.members]
-    # What other functions have is there all the time: when they are called is not looked at.
-    always = sum(b for (plan, _), b in zip(s.parts, blocks, strict=True) if plan is not main)
-    moments, step = main.moments, ALIGNMENT if pool.kind is PoolKind.HEAP else pool.alignment
-    alive = [always + x for x in _steps(((m.first, m.last, align(z, step)) for m, z in own), moments)]
-    called = sum(size for plan, _, size in sized if plan is not main)
-    beside = [called + x for x in _steps((_life(c, size, moments, around) for c, size in mine), moments)]
-    left = alive[-1] if pool.kind is PoolKind.HEAP else 0
-    steps = (*(sum(blocks) + x for x in beside[:-1]), beside[-1] + left)
-    is_static = is_single and not unknown and _is_exact(sized, around)
-    # What may not be allocated in a call proves nothing.
-    certain = beside if is_static else [0] * len(beside)
-    # Where most is alive: what there is forbids a smaller block.
-    best = max(range(len(alive)), key=lambda k: alive[k] + certain[k])
-    fullest = alive.index(max(alive)) + 1
-    # A block goes with the last of its values where kernels do not overlap, which may be before that moment.
-    last = max((m.last for m, _ in own), default=moments)
-    is_there = any(x == max(steps) for k, x in enumerate(steps, 1) if k <= last or k > moments)
+    heap = Heap({p.name: p for p in functions}, memory, first, around.sizes, around.threads)
+    parts = [(p, part) for p in functions for part in p.parts if (part.memory or first) == memory]
+    sized = [
+        (c, heap.size_of(c, main, None))
+        for c in (*main.counted, *main.machine)
+        if (c.memory or first) == memory
+    ]
+    own = [(m, around.sizes(m.bytes) or 0) for plan, part in parts if plan is main for m in part.members]
+    if pool.kind is PoolKind.HEAP:
+        t, always = heap.timeline(main), 0
+    else:
+        # Copies that leave a memory of fixed places are the caller's, elsewhere.
+        sized_here = [(c, n) for c, n in sized if c.origin is not Origin.COPY]
+        t, always = _fixed(main, parts, own, sized_here, pool, around)
+    best = max(range(len(t.needed)), key=lambda k: t.needed[k])
+    fullest = t.alive.index(max(t.alive)) + 1
     live = always + sum(size for m, size in own if m.first <= fullest <= m.last)
     return Account(
         memory,
         pool.kind,
         pool.bytes,
-        block=sum(blocks),
+        block=t.block,
         live=live,
-        alignment=max(alive) - live,
-        unused=sum(blocks) - max(alive),
+        alignment=max(t.alive) - live,
+        unused=t.block - max(t.alive),
         **_sums(sized, around),
-        constants=s.constants,
+        functions=max(t.calls),
+        calls=tuple(t.calls),
         inputs=around.inputs if pool is around.pools[0] else 0,
-        peak=max(steps) if moments else max(sum(blocks), *steps),
-        lower_bound=alive[best] + certain[best],
-        unshared=sum(_number(part.total, "", around.sizes, []) for _, part in s.parts),
-        buffers=sum(part.planned for _, part in s.parts),
-        steps=steps,
+        peak=max(t.steps),
+        lower_bound=t.needed[best],
+        unshared=sum(around.sizes(part.total) or 0 for _, part in parts),
+        buffers=sum(part.planned for _, part in parts),
+        steps=tuple(t.steps),
         moment=best + 1,
         at=main.where(best + 1),
-        held=_held(own, mine, main, best + 1),
-        is_exact=is_static and is_there,
-        unknown=tuple(dict.fromkeys(unknown)),
+        held=_held(own, [(c, n, heap.last_of(c, main)[0]) for c, n in sized], main, best + 1, t.calls[best]),
+        is_exact=t.is_exact and not heap.unknown,
+        unknown=tuple(heap.unknown),
     )
 
 
-def _again(s: _Sum, main: FunctionPlan) -> list[str]:
-    """Return what is said of functions that may be active several times."""
-    others = dict.fromkeys(plan.name for plan, _ in (*s.parts, *s.counted) if plan is not main)
-    return [f"{name}: a function with memory of its own, which may be active again" for name in others]
+def _fixed(
+    main: FunctionPlan,
+    parts: Sequence[tuple[FunctionPlan, MemoryPart]],
+    own: Sequence[tuple[Stored, int]],
+    beside: Sequence[tuple[Counted, int]],
+    pool: Pool,
+    around: Around,
+) -> tuple[Timeline, int]:
+    """Return what is in a memory of a fixed size, and the bytes there of functions that are called.
+
+    Each function has a part of its own there, which is there all the time.
+    """
+    blocks = [(plan, around.sizes(part.block) or ALIGNMENT) for plan, part in parts]
+    always, block = sum(n for plan, n in blocks if plan is not main), sum(n for _, n in blocks)
+    items = [Item(m.first, m.last, align(n, pool.alignment)) for m, n in own]
+    alive = [always + n for n in steps_of(items, main)]
+    more = steps_of([Item(c.first, c.last, n) for c, n in beside], main)
+    steps = [block + n for n in more[: max(main.moments, 1)]] + more[max(main.moments, 1) :]
+    return Timeline(block, alive, steps, alive, [0] * len(alive), kept=0, spare=0, is_exact=True), always
 
 
-def _sums(sized: Sequence[tuple[FunctionPlan, Counted, int]], around: Around) -> dict[str, Any]:
+def _sums(sized: Sequence[tuple[Counted, int]], around: Around) -> dict[str, Any]:
     """Return what is allocated beside blocks, by what it is; of scratch memory what is there at once."""
-    found = {o: [size for _, c, size in sized if c.origin is o] for o in Origin}
+    found = {o: [size for c, size in sized if c.origin is o] for o in Origin}
     scratch = (max if around.threads == 1 else sum)([0, *found[Origin.SCRATCH]])
     return {
         "results": sum(found[Origin.RESULT]),
@@ -256,71 +256,25 @@ def _sums(sized: Sequence[tuple[FunctionPlan, Counted, int]], around: Around) ->
     }
 
 
-def _life(c: Counted, size: int, moments: int, around: Around) -> tuple[int, int, int]:
-    """Return between which moments something is there, and its bytes."""
-    if c.origin is Origin.SCRATCH and around.threads > 1:
-        return 1, moments, size
-    return c.first, c.last, size
-
-
-def _number(size: Int, what: str, sizes: Sizes, unknown: list[str]) -> int:
-    found = sizes(size)
-    if found is None:
-        formula = str(size)
-        formula = formula if len(formula) <= _LONGEST else f"{formula[:_LONGEST]}..."
-        unknown.append(f"{what}: {formula} bytes, over dims without a size")
-    return found or 0
-
-
-def _counted(c: Counted, around: Around, unknown: list[str]) -> int:
-    """Return the bytes of what is allocated while the program runs, once; note where it is unbounded."""
-    if c.inside and c.origin is not Origin.SCRATCH:
-        unknown.append(f"{c.name}: made anew in every turn of '{c.inside}', for {c.why}")
-    if c.bytes is None:
-        unknown.append(f"{c.name}: of a size that is known when it is made, for {c.why}")
-        return 0
-    size = _number(c.bytes, c.name, around.sizes, unknown)
-    return align(size, ALIGNMENT) * around.threads if c.per_part and around.threads > 1 else size
-
-
-def _is_exact(sized: Sequence[tuple[FunctionPlan, Counted, int]], around: Around) -> bool:
-    """Whether all of it is allocated in every call: results, and scratch memory for one thread."""
-    return all(
-        c.origin in (Origin.RESULT, Origin.COPY) or (c.origin is Origin.SCRATCH and around.threads == 1)
-        for _, c, _ in sized
-    )
-
-
-def _steps(lives: Iterable[tuple[int, int, int]], moments: int) -> list[int]:
-    """Return for each moment, and for the end, the sum of sizes that are alive, given first, last, size."""
-    change = [0] * (moments + 3)
-    for first, last, size in lives:
-        change[max(first, 1)] += size
-        change[min(last, moments + 1) + 1] -= size
-    return list(accumulate(change))[1 : moments + 2]
-
-
 def _held(
-    own: Sequence[tuple[Stored, int]], counted: Sequence[tuple[Counted, int]], main: FunctionPlan, moment: int
+    own: Sequence[tuple[Stored, int]],
+    counted: Sequence[tuple[Counted, int, int]],
+    main: FunctionPlan,
+    moment: int,
+    called: int,
 ) -> tuple[Held, ...]:
     found = [
         Held(m.names, size, "block", main.kernel(m.first), main.kernel(m.last), "", _nodes(m.spans))
         for m, size in own
         if m.first <= moment <= m.last
     ]
-    found += [
-        Held(
-            (c.name,),
-            size,
-            str(c.origin),
-            main.kernel(c.first),
-            main.kernel(c.last),
-            c.why,
-            _nodes((c.span,)),
-        )
-        for c, size in counted
-        if c.first <= moment <= c.last
-    ]
+    for c, size, last in counted:
+        if c.first <= moment <= last:
+            begin, end = main.kernel(c.first), main.kernel(last)
+            found.append(Held((c.name,), size, str(c.origin), begin, end, c.why, _nodes((c.span,))))
+    if called:
+        name = main.kernel(moment)
+        found.append(Held((f"what a {name} has",), called, "function", name, name))
     return tuple(sorted(found, key=lambda h: -h.bytes))
 
 

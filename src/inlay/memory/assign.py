@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from inlay.machine.memory import Pool
+from inlay.memory.activations import Storage
 from inlay.memory.bank import Part
-from inlay.memory.lifetimes import Storage
 
 _EXACT = 64
 """Assignments that are all tried."""

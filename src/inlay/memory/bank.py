@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inlay.machine.memory import Pool, PoolKind
-from inlay.memory.lifetimes import Storage
+from inlay.memory.activations import Storage
 from inlay.packing.bounds import max_live
 from inlay.packing.buffer import Buffer, align, peak_of
 from inlay.packing.check import violations

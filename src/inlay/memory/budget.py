@@ -388,7 +388,19 @@ class _Case:
             c.origin is Origin.SCRATCH and (c.memory or first) in takes for p in plans for c in p.counted
         )
         each = any(w.per_part for k in module.kernels.values() for w in k.workspaces)
-        return Keeping(takes, scratch or (each and first in takes))
+        return Keeping(takes, scratch or (each and first in takes) or self._overlaps(planned))
+
+    def _overlaps(self, planned: PlannedModule) -> bool:
+        """Whether kernels that run at once take more than one after the other."""
+        module, _ = planned
+        if self.budget.threads > 1:
+            return any(p.calls for p in planned[1])
+        for entry in tuple(module.entries) or (module.entry,):
+            sizes = dim_sizes(module.functions[entry], {})
+            alone, several = (self.accounts(planned, entry, sizes, threads=n) for n in (1, 2))
+            if any(a.total < b.total or b.unknown for a, b in zip(alone, several, strict=True)):
+                return True
+        return False
 
     def accounts(
         self, planned: PlannedModule, entry: str, sizes: DimSizes, threads: int | None = None
@@ -403,13 +415,14 @@ class _Case:
         """Return the refusal of a plan that takes more of a memory than its budget."""
         budget = self.budget.bytes[account.memory]
         prices = sorted(self.prices(account, planned, entry, sizes), key=lambda p: (not p.fits, -p.saves))
-        needed = account.lower_bound + account.constants
+        needed = account.lower_bound + account.constants + account.regions
         used = ", ".join(f"{name}={size}" for name, size in sizes.used.items())
         notes = [_parts(account) + (f", for {used}" if used else "")]
         if why:
             notes.append(f"within the budget: {why}")
         if needed > budget:
-            constants = f" and constants take {account.constants:,}" if account.constants else ""
+            loaded = (("constants", account.constants), ("regions of streams", account.regions))
+            constants = "".join(f" and {name} take {n:,}" for name, n in loaded if n)
             notes.append(
                 "no plan that has these values there, in this order, fits: "
                 f"{account.lower_bound:,} bytes are alive at {account.at}{constants}"
@@ -537,7 +550,9 @@ def _parts(a: Account) -> str:
         ("values allocated while it runs", a.values),
         ("tensors of the virtual machine", a.machine),
         ("scratch memory of kernels", a.scratch),
+        ("functions that are called", a.functions),
         ("constants", a.constants),
+        ("regions of streams", a.regions),
     )
     return ", ".join(f"{name} {size:,}" for name, size in rows if size) or "nothing"
 
@@ -559,7 +574,7 @@ def _no_bound(account: Account, budget: int, sizes: DimSizes) -> InlayError:
     hint = "leave the budget of this memory out, or change what has no bound"
     if sizes.unbounded:
         name = sizes.unbounded[0]
-        hint = f"fix the dim: --fix-dim {name}=SIZE; or bound it in the program: fn main<{name} <= 512>(..)"
+        hint = f"bound the dim: --bound-dim {name}=SIZE; or fix it: --fix-dim {name}=SIZE"
     names = "".join(f"; the dim '{n}' has no bound" for n in sizes.unbounded)
     return error(
         "memory.no-bound",

@@ -25,9 +25,9 @@ from inlay.arith.expr import Sym, symbols
 from inlay.base.diagnostics import error
 from inlay.base.span import NO_SPAN, Span
 from inlay.machine.memory import Pool, PoolKind
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.assign import Assigner, Item
 from inlay.memory.bank import Bank, Part
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
 from inlay.memory.plan import Alternative
 
 HOST = ""
@@ -279,8 +279,8 @@ def _full(part: Part, storage: Storage, end: int) -> str:
 def _no_room(what: str, span: Span, needed: str, reasons: Sequence[str], unbounded: str = "") -> Exception:
     hint = "allow another memory, give those of the board more bytes, or use smaller sizes"
     if unbounded:
-        hint = f"bound the dim in the program: fn main<{unbounded} <= 512>(..); fix it: --fix-dim "
-        hint += f"{unbounded}=SIZE; or allow a memory of kind heap"
+        hint = f"bound the dim: --bound-dim {unbounded}=SIZE; fix it: --fix-dim {unbounded}=SIZE; "
+        hint += "or allow a memory of kind heap"
     return error(
         "memory.no-room",
         f"found no memory for {what}, needed {needed} bytes",

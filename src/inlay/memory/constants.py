@@ -14,7 +14,7 @@ from inlay.bytecode.container import CONSTANT_ALIGN
 from inlay.ir.expr import Const
 from inlay.ir.module import Module
 from inlay.memory.choose_memories import Chooser, MemoryOptions
-from inlay.memory.plan import CONSTANTS, FunctionPlan, MemoryPart, Stored
+from inlay.memory.plan import CONSTANTS, REGIONS, FunctionPlan, MemoryPart, Stored
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.buffer import Buffer, align
 from inlay.packing.check import violations
@@ -37,6 +37,32 @@ def plan_constants(module: Module, options: MemoryOptions, chooser: Chooser) -> 
         parts.append(MemoryPart(pool.name, pool.kind, lit(total), lit(total), lit(total), members))
     if parts:
         yield FunctionPlan(CONSTANTS, tuple(parts), ())
+
+
+def plan_regions(module: Module, options: MemoryOptions, chooser: Chooser) -> Iterator[FunctionPlan]:
+    """Give kernels of devices what is theirs as long as the program is loaded: what streams work in.
+
+    Raises:
+        CompileError: `memory.no-room`.
+    """
+    by_memory: dict[str, list[tuple[str, int]]] = {}
+    known = {p.name for p in options.pools}
+    for kernel in module.kernels.values():
+        size, memory = kernel.stays
+        if size and memory in known:
+            by_memory.setdefault(memory, []).append((kernel.name, size))
+    parts: list[MemoryPart] = []
+    for memory, sized in by_memory.items():
+        total = sum(size for _, size in sized)
+        pool = chooser.take((memory,), total, f"what {len(sized)} kernels work in")
+        offsets = accumulate((size for _, size in sized), initial=0)
+        members = tuple(
+            Stored((f"region of @{name}",), (), lit(at), lit(size))
+            for at, (name, size) in zip(offsets, sized, strict=False)
+        )
+        parts.append(MemoryPart(pool.name, pool.kind, lit(total), lit(total), lit(total), members))
+    if parts:
+        yield FunctionPlan(REGIONS, tuple(parts), ())
 
 
 def _constant_sizes(module: Module, options: MemoryOptions) -> dict[tuple[str, ...], list[int]]:

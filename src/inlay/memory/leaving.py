@@ -22,9 +22,9 @@ from dataclasses import replace
 from inlay.arith.bounds import bounds
 from inlay.ir.expr import Function, Var
 from inlay.ir.types import TensorType
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.choose_memories import HOST, Chosen, Known, MemoryOptions
 from inlay.memory.dynamic import stored_results
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.bounds import max_live
 from inlay.packing.buffer import Buffer
@@ -56,13 +56,16 @@ def with_result(
         return chosen
     own_results = _own_results(activation.function)
     inside = [_buffer(s, s.end, known) for s in chosen.heap[HOST]]
+    is_small = all(bounds(s.bytes, known.ranges).high is not None for s in chosen.heap[HOST])
+    largest = [_buffer(s, s.end, known, least=False) for s in chosen.heap[HOST]] if is_small else []
     fitting: list[tuple[int, Storage]] = []
     for storage, where in chosen.counted.items():
         is_result = where == (HOST, IN_RESULT) and not own_results.isdisjoint(storage.vars)
         if not is_result or storage.unknown(known.symbols) is not None:
             continue
         own = _buffer(storage, activation.positions, known)
-        if leaves(own.size, max_live([*inside, own]), storage, options):
+        most = max_live([*largest, own]) if is_small else None
+        if leaves(own.size, max_live([*inside, own]), most, storage, options):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -101,16 +104,21 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def leaves(size: int, block: int, storage: Storage, options: MemoryOptions) -> bool:
-    """Whether a result of so many bytes leaves a block of at least so many without being copied."""
-    if storage.bytes.value is not None and 3 * block <= 5 * size and block <= SMALL_BLOCK:
+def leaves(size: int, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
+    """Whether a result of so many bytes leaves a block of at least and at most so many without being copied.
+
+    A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
+    """
+    is_most = most is not None and most <= SMALL_BLOCK and 3 * most <= 5 * size
+    if storage.bytes.value is not None and is_most:
         return True
     return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE
 
 
-def _buffer(storage: Storage, end: int, known: Known) -> Buffer:
-    """Return a storage as it is where dims are as small as they can be."""
-    size = bounds(storage.bytes, known.ranges).low or 0
+def _buffer(storage: Storage, end: int, known: Known, *, least: bool = True) -> Buffer:
+    """Return a storage as it is where dims are as small as they can be, or as large."""
+    found = bounds(storage.bytes, known.ranges)
+    size = (found.low if least else found.high) or 0
     return Buffer(storage.name, storage.start, end + 1, max(size, 0), ALIGNMENT)
 
 

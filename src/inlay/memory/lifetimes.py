@@ -22,19 +22,22 @@ as the two buffers of `carry_buffers` are, is seen: a parameter refers to all th
 
 Kernels may write a result over an operand that dies there (`Accesses.overlays`; `Port.may_alias` where
 no code was made): both storages become one *group* and share their bytes.
+
+Tensors that a function is given, and those that calls give it, are followed likewise, though others made
+them: *foreign* storages have no place in the plan, but say when such a tensor is used last, and whether it is
+kept. So who is called, what with, and how long that stays is known for the sums of `account`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from inlay.analysis.blocks import nested, operands, spine
 from inlay.arith.expr import Int, Sym, substitute, symbols
 from inlay.base.diagnostics import InternalError
-from inlay.base.span import NO_SPAN, Span
+from inlay.ir import make
 from inlay.ir.expr import (
     Call,
     Const,
@@ -52,115 +55,29 @@ from inlay.ir.expr import (
 )
 from inlay.ir.kernel import Access, Kernel
 from inlay.ir.module import Module
-from inlay.ir.types import TensorType
+from inlay.ir.types import TensorType, TupleType, Type
+from inlay.memory.activations import (
+    CARRIED,
+    IN_RESULT,
+    LEAVES,
+    TAKEN,
+    Activation,
+    Invocation,
+    Request,
+    Site,
+    Storage,
+)
 from inlay.memory.aliases import NOTHING
 from inlay.memory.carried import carried_by, results_of
-from inlay.memory.chains import Chains, VectorClock
+from inlay.memory.chains import Chains
 from inlay.memory.explicit_alloc import size_of
-from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs
+from inlay.memory.plan import Arms
+from inlay.ops.memory import ALLOC_STORAGE, INVOKE, STORAGE, TENSOR_AT, InvokeAttrs, StorageAttrs
 
 _TURNS = 10
 """How often the body of a loop is thought to run."""
 _MOST_TURNS = 100
 """The same for a loop in loops."""
-
-IN_RESULT = "it is part of the result"
-"""Why a storage escapes that the result of its function shows."""
-
-
-@dataclass(slots=True, eq=False)
-class Storage:
-    """One storage, or several that share their bytes.
-
-    Attributes:
-        vars: the variables of `alloc_storage`, the first one made first.
-        bytes: the size.
-        alignment: of the first byte.
-        memories: where it may be, in order of preference; empty for the host's heap.
-        start: the first position at which it is in use.
-        end: the last one.
-        escapes: why it may outlive its interval; empty when it does not.
-        name: of a tensor in it, for reports.
-        accesses: the positions at which kernels read or write it, for each of them; in a loop several times.
-        chain: of the kernel that writes it first (`chains`).
-        clock: of the kernel that writes it last.
-        span: of the first kernel.
-    """
-
-    vars: list[Var]
-    bytes: Int
-    alignment: int
-    memories: tuple[str, ...]
-    start: int
-    end: int
-    escapes: str = ""
-    name: str = ""
-    accesses: list[int] = field(default_factory=list[int])
-    chain: int = 0
-    clock: VectorClock = ()
-    span: Span = NO_SPAN
-
-    def unknown(self, known: Collection[Sym]) -> Sym | None:
-        """Return a dim of its size that is not among those, if there is one."""
-        return next((s for s in symbols(self.bytes) if s not in known), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Scratch memory that the runtime gives a kernel for a run of it.
-
-    Attributes:
-        kernel: its name.
-        why: the program has no place for it.
-        position: where the kernel is invoked.
-        bytes: over the dims of the function; None where they are not said by those.
-        per_part: so many for each part that the kernel is divided into.
-    """
-
-    kernel: str
-    why: str
-    position: int
-    bytes: Int | None
-    per_part: bool
-
-
-@dataclass(slots=True, eq=False)
-class Activation:
-    """The storages of one function with code of its own.
-
-    Attributes:
-        function: the function.
-        name: for reports.
-        outer: the function around it, None for a function of the module.
-        storages: in order of `start`.
-        requests: what the runtime gives kernels while they run.
-        positions: how many there are.
-        kernels: the kernels that are invoked, in order.
-        at: the position of each variable that a let of a spine binds; the first one of a kernel's.
-        reads: where kernels read what is in no storage of it, such as inputs; as `Storage.accesses`.
-    """
-
-    function: Function
-    name: str
-    outer: Function | None = None
-    storages: list[Storage] = field(default_factory=list[Storage])
-    positions: int = 0
-    requests: tuple[Request, ...] = ()
-    kernels: Sequence[Invocation] = ()
-    at: Mapping[Var, int] = field(default_factory=dict[Var, int])
-    reads: Mapping[Var, Sequence[int]] = field(default_factory=dict[Var, Sequence[int]])
-
-    def phases(self) -> list[int]:
-        """Return the positions of all phases of its kernels, in order."""
-        return [at for call in self.kernels for at in range(call.first, call.last + 1)]
-
-
-class Invocation(NamedTuple):
-    """A call of a kernel: its name, and the positions of its first and its last phase."""
-
-    kernel: str
-    first: int
-    last: int
 
 
 def find_lifetimes(
@@ -176,12 +93,15 @@ def find_lifetimes(
         threads: that have scratch memory of their own, where it is not to be as many as the program says.
     """
     found: list[Activation] = []
-    pending: deque[tuple[str, Function, Function | None]] = deque([(name, function, None)])
+    pending: deque[tuple[str, Function, Function | None, Var | None]] = deque([(name, function, None, None)])
     while pending:
-        label, node, outer = pending.popleft()
+        label, node, outer, own = pending.popleft()
         walker = _Walker(module.kernels, loops, threads)
-        found.append(walker.run(label, node, outer))
-        pending.extend((f"{label}.{var.name}", inner, node) for var, inner in walker.lifted)
+        found.append(replace(walker.run(label, node, outer), var=own))
+        names = Counter(var.name for var, _ in walker.lifted)
+        for number, (var, inner) in enumerate(walker.lifted):
+            several = f"#{number + 1}" if names[var.name] > 1 else ""
+            pending.append((f"{label}.{var.name}{several}", inner, node, var))
     return found
 
 
@@ -223,6 +143,18 @@ def at_call(size: Int, kernel: Kernel, ints: Expr) -> Int | None:
     return substitute(size, known) if all(s in known for s in symbols(size)) else None
 
 
+def _name(callee: Expr) -> str:
+    """Return what is called, for reports."""
+    return callee.name if isinstance(callee, GlobalVar | Var) else "a function"
+
+
+def tensors_of(t: Type) -> Sequence[TensorType] | None:
+    """Return the tensors that a result is: one, or those of a tuple; None where it is something else."""
+    fields = t.fields if isinstance(t, TupleType) else (t,)
+    found = [f for f in fields if isinstance(f, TensorType)]
+    return found if len(found) == len(fields) else None
+
+
 class _Walker:
     """Walks one activation in order and numbers it."""
 
@@ -242,8 +174,8 @@ class _Walker:
         self._made: dict[Storage, int] = {}
         self._fresh: set[Storage] = set()
         self._loop_bodies: dict[Var, Function] = {}
-        # For each loop being walked: where it began, and what it uses from outside.
-        self._open_loops: list[tuple[int, dict[Storage, None]]] = []
+        # For each loop being walked: where it began, what it uses from outside, and its name.
+        self._open_loops: list[tuple[int, dict[Storage, None], str]] = []
         # For each loop that was entered: where, and what its parameters refer to.
         self._entered: dict[Var, tuple[int, Sequence[frozenset[Var]]]] = {}
         # What the fields of tuples refer to.
@@ -251,18 +183,38 @@ class _Walker:
         self._requests: list[Request] = []
         # What might be written over what, and where.
         self._overwrites: list[tuple[Storage, Storage, Invocation]] = []
+        self._arms: Arms = ()
+        self._sites: list[Site] = []
 
     def run(self, name: str, function: Function, outer: Function | None) -> Activation:
         """Number the function and find its storages."""
+        params = [self._given(p, p.type) if isinstance(p.type, TensorType) else None for p in function.params]
         result = self._block(function.body)
         self._escape(result, IN_RESULT)
         self._share()
-        distinct = dict.fromkeys(self._storage.values())
+        distinct = dict.fromkeys(s for s in self._storage.values() if not s.is_foreign)
         ordered = sorted(distinct, key=lambda s: (s.start, s.end))
-        requests = tuple(self._requests)
         return Activation(
-            function, name, outer, ordered, self._position, requests, self._invoked, self._at, self._reads
+            function,
+            name,
+            outer,
+            ordered,
+            self._position,
+            tuple(self._requests),
+            self._invoked,
+            self._at,
+            self._reads,
+            params,
+            self._sites,
         )
+
+    def _given(self, var: Var, t: TensorType) -> Storage:
+        """Return the foreign storage of a tensor that a function is given, or a call gives."""
+        at = self._position
+        made = Storage([var], size_of(t), 1, (), at, at, name=var.name, arms=self._arms, is_foreign=True)
+        self._storage[var], self._made[made] = made, at
+        self._refers[var] = frozenset((var,))
+        return made
 
     # ------------------------------------------------------------------ walking
 
@@ -279,10 +231,13 @@ class _Walker:
                 self._refers[let.var] = refers
         return self._value(tail, None)
 
-    def _arm(self, block: Expr) -> frozenset[Var]:
-        """The same for a block that control reaches in its own way."""
+    def _arm(self, block: Expr, arm: tuple[int, int] | None = None) -> frozenset[Var]:
+        """The same for a block that control reaches in its own way, perhaps an arm of a branch."""
         self._chains.join()
+        around = self._arms
+        self._arms = around if arm is None else (*around, arm)
         result = self._block(block)
+        self._arms = around
         self._chains.join()
         return result
 
@@ -302,14 +257,15 @@ class _Walker:
                 return self._use((value,))
             case If(condition=condition, then=then, otherwise=otherwise):
                 self._use((condition,))
-                return self._arm(then) | self._arm(otherwise)
+                here = self._position
+                return self._arm(then, (here, 0)) | self._arm(otherwise, (here, 1))
             case Match(scrutinee=scrutinee, arms=arms):
-                refers = self._use((scrutinee,))
+                refers, here = self._use((scrutinee,)), self._position
                 result = NOTHING
-                for arm in arms:
+                for number, arm in enumerate(arms):
                     for bound in pattern_vars(arm.pattern):
                         self._refers[bound] = refers
-                    result |= self._arm(arm.body)
+                    result |= self._arm(arm.body, (here, number))
                 return result
             case Tuple(fields=fields):
                 if var is not None:
@@ -355,8 +311,28 @@ class _Walker:
                     self._refers[param] = refers
                 return self._block(function.body)
             case _:
-                self._escape(self._use((call.callee, *call.args)), "a function takes it")
-                return NOTHING
+                return self._function(call, var)
+
+    def _function(self, call: Call, var: Var | None) -> frozenset[Var]:
+        """Note a call of a function; return what it gives."""
+        self._escape(self._use((call.callee,)), TAKEN)
+        for index, arg in enumerate(call.args):
+            refers = self._use((arg,))
+            self._escape(
+                refers, TAKEN if isinstance(arg.type, TensorType) else "it is in what a function takes"
+            )
+            for storage in map(self._storage.__getitem__, refers):
+                storage.takers.append((len(self._sites), index))
+        here = self._position
+        self._invoked.append(Invocation(f"call of {_name(call.callee)}", here, here, self._arms))
+        name, types = "" if var is None else var.name, tensors_of(call.type)
+        made = None if types is None else [make.var(name or _name(call.callee), STORAGE) for _ in types]
+        given = [self._given(v, t) for v, t in zip(made or (), types or (), strict=True)]
+        inside = self._open_loops[-1][2] if self._open_loops else ""
+        self._sites.append(Site(call, here, self._arms, inside, None if types is None else given))
+        if var is not None and made is not None and isinstance(call.type, TupleType):
+            self._fields[var] = [frozenset((v,)) for v in made]
+        return frozenset(made or ())
 
     def _loop(self, callee: Var, args: Sequence[Expr], var: Var | None) -> frozenset[Var]:
         """Walk the body of a loop where it is written; what it uses from outside lives through it."""
@@ -364,14 +340,14 @@ class _Walker:
         carried = carried_by(callee, body, [self._use((x,)) for x in args], self._refers)
         self._refers.update(zip(body.params, carried, strict=True))
         self._entered[callee] = begin, carried
-        self._open_loops.append((begin, {}))
+        self._open_loops.append((begin, {}, callee.name))
         result = self._arm(body.body)
-        _, outside = self._open_loops.pop()
+        _, outside, _ = self._open_loops.pop()
         for storage in outside:
             self._touch(storage, self._position, self._position)
         # What one turn makes may be the result of the loop, but not of two turns at once: it leaves
         # the turn, so it cannot be planned as if each turn had it to itself.
-        self._escape(self._made_behind(begin, result), "it leaves a loop")
+        self._escape(self._made_behind(begin, result), LEAVES)
         fields = results_of(callee, body, self._fields)
         if var is not None and fields is not None:
             self._fields[var] = fields
@@ -382,7 +358,7 @@ class _Walker:
         begin, carried = self._entered[callee]
         for arg, known in zip(args, carried, strict=True):
             refers = self._use((arg,))
-            self._escape(self._made_behind(begin, refers) | (refers - known), "a loop carries it")
+            self._escape(self._made_behind(begin, refers) | (refers - known), CARRIED)
 
     def _made_behind(self, begin: int, refers: frozenset[Var]) -> frozenset[Var]:
         """Return the storages that are made behind a position."""
@@ -396,6 +372,7 @@ class _Walker:
             raise InternalError("storage of a size that is no constant", where=str(call.span))
         at, name = self._position, var.name.removesuffix(".s")
         made = Storage([var], size.value, attrs.alignment, attrs.memories, at, at, name=name, span=call.span)
+        made.arms = self._arms
         self._storage[var] = made
         self._made[made] = at
         self._fresh.add(made)
@@ -415,7 +392,7 @@ class _Walker:
         assert isinstance(attrs, InvokeAttrs), "invoke has its attributes"
         kernel_ref, tensors = call.args[0], call.args[1:-1]
         reads = len(tensors) - attrs.writes
-        used = [self._refers_of((t,)) for t in tensors]
+        used = [self._own(self._refers_of((t,))) for t in tensors]
         kernel = self.kernels[kernel_ref.name] if isinstance(kernel_ref, GlobalVar) else None
         self._use_in_phases(kernel, tensors, used)
         self._place(used, reads)
@@ -454,11 +431,11 @@ class _Walker:
             begin, end = (0, last) if accesses is None else accesses.used[index]
             if not refers and isinstance(tensor, Var):
                 self._reads.setdefault(tensor, []).extend([here + begin] * times)
-            for storage in map(self._storage.__getitem__, refers):
+            for storage in map(self._storage.__getitem__, self._refers_of((tensor,))):
                 self._touch(storage, here + begin, here + end)
                 storage.accesses.extend([here + begin] * times)
         if kernel is not None:
-            self._invoked.append(Invocation(kernel.name, here, self._position))
+            self._invoked.append(Invocation(kernel.name, here, self._position, self._arms))
 
     def _place(self, used: Sequence[frozenset[Var]], reads: int) -> None:
         """Give a kernel its chain, and the storages that it writes."""
@@ -527,10 +504,15 @@ class _Walker:
         if around and around[-1] is self._open_loops[-1]:
             around[-1][1][storage] = None
 
+    def _own(self, refers: frozenset[Var]) -> frozenset[Var]:
+        """Return the storages that this function makes."""
+        return frozenset(var for var in refers if not self._storage[var].is_foreign)
+
     def _escape(self, refers: frozenset[Var], why: str) -> None:
         for var in refers:
             storage = self._storage[var]
             storage.escapes = storage.escapes or why
+            storage.reasons[why] = None
 
     def _captured(self, function: Function) -> frozenset[Var]:
         found = NOTHING

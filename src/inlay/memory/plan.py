@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from itertools import repeat
+from typing import NamedTuple, TypeAlias
 
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, Sym, lit
 from inlay.base.span import Span
 from inlay.machine.memory import PoolKind
 
+Arms: TypeAlias = tuple[tuple[int, int], ...]
+"""Which arms something stands in: the positions of branches, the outermost first, and the numbers of arms."""
+
+REGIONS = "regions"
+"""The name of the plan of what kernels of devices have as long as the program is loaded."""
 CONSTANTS = "constants"
 """The name of the plan of constants."""
 
@@ -96,6 +102,15 @@ class Counted:
         first, last: the moments between which it is in use, as in `Stored`.
         inside: the loop or local function that makes it each time; empty for what is made once a call.
         per_part: whether it is so large for each part that its kernel is divided into.
+        arms: in which arms of branches it is made, as those of `Invoked`; empty for what every call makes.
+        takers: calls of functions that take it: their numbers in `FunctionPlan.calls`, and the operand.
+        until: the last moment that mentions it, where it is freed then if no taker keeps it; else 0.
+        giver: the number of the call that gives it; -1 for what the function allocates itself.
+        copies: of what is made in every turn of a loop, how many are there at most while kernels run one
+            after the other; 0 where nothing bounds that.
+        is_sure: whether it is there in every call that comes to it.
+        is_frame: whether nothing but results and what functions take holds it when its function has ended.
+        is_result: whether it is there behind the end of its function where a result shows it, and else not.
     """
 
     name: str
@@ -108,6 +123,59 @@ class Counted:
     last: int = 0
     inside: str = ""
     per_part: bool = False
+    arms: Arms = ()
+    takers: tuple[tuple[int, int], ...] = ()
+    until: int = 0
+    giver: int = -1
+    copies: int = 0
+    is_sure: bool = True
+    is_frame: bool = False
+    is_result: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call of a function in a plan.
+
+    Attributes:
+        moment: at which it runs.
+        callees: the names of functions of which it may be one.
+        operands: how many it has.
+        dims: of each of those, in the order of `callees`: its own dims as the caller knows them.
+        is_named: whether it is called by its name, and not as a value.
+        is_tail: whether the caller ends with it.
+        inside: the loop that makes it in every turn; empty for none.
+        arms: in which arms of branches it stands.
+    """
+
+    moment: int
+    callees: tuple[str, ...]
+    operands: int
+    dims: tuple[Mapping[Sym, Int], ...] = ()
+    is_named: bool = True
+    is_tail: bool = False
+    inside: str = ""
+    arms: Arms = ()
+
+
+KEPT = -1
+"""In `Param.until`: it is kept, returned, or no tensor."""
+
+
+class Param(NamedTuple):
+    """What becomes of a parameter of a function.
+
+    Attributes:
+        until: the moment that mentions it last, 0 for none; `KEPT` where it may be longer.
+        takers: calls of functions that take it, as those of `Counted`.
+        bytes: of a tensor.
+        is_frame: as that of `Counted`.
+    """
+
+    until: int
+    takers: tuple[tuple[int, int], ...] = ()
+    bytes: Int | None = None
+    is_frame: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +189,7 @@ class MemoryPart:
         bound: bytes that no plan of these classes can do without.
         total: bytes that the storages in the part would take side by side.
         members: what is in it.
+        is_tensor: whether that is one tensor that fills it, which is then allocated where it is made.
     """
 
     memory: str
@@ -129,6 +198,7 @@ class MemoryPart:
     bound: Int
     total: Int
     members: tuple[Stored, ...] = ()
+    is_tensor: bool = False
 
     @property
     def planned(self) -> int:
@@ -142,11 +212,13 @@ class Invoked(NamedTuple):
     Attributes:
         name: of the kernel.
         first, last: the moments at which its first and its last phase run.
+        arms: in which of the arms of branches: the numbers of branches and of arms, the outermost first.
     """
 
     name: str
     first: int
     last: int
+    arms: Arms = ()
 
     @property
     def phases(self) -> int:
@@ -154,12 +226,15 @@ class Invoked(NamedTuple):
         return self.last - self.first + 1
 
 
-def invoked(names: Iterable[str], phases: Iterable[int]) -> tuple[Invoked, ...]:
-    """Return calls of kernels one after the other, by their names and numbers of phases."""
+def invoked(
+    names: Iterable[str], phases: Iterable[int], arms: Iterable[Arms] | None = None
+) -> tuple[Invoked, ...]:
+    """Return calls of kernels one after the other, by their names, numbers of phases, and arms."""
     found: list[Invoked] = []
     end = 0
-    for name, count in zip(names, phases, strict=True):
-        found.append(Invoked(name, end + 1, end + count))
+    rows = zip(names, phases, strict=True)
+    for (name, count), around in zip(rows, repeat(()) if arms is None else arms, strict=False):
+        found.append(Invoked(name, end + 1, end + count, around))
         end += count
     return tuple(found)
 
@@ -173,7 +248,10 @@ class FunctionPlan:
         parts: what it has of each memory.
         counted: what is allocated while the program runs, but for what the next has.
         machine: tensors that the virtual machine makes itself, and copies of results.
-        kernels: that it invokes, in program order.
+        kernels: that it invokes, and calls of functions, in program order.
+        calls: of functions, in program order.
+        params: what becomes of each parameter.
+        results: how many tensors the function gives; None where it gives something else.
     """
 
     name: str
@@ -181,6 +259,9 @@ class FunctionPlan:
     counted: tuple[Counted, ...]
     kernels: tuple[Invoked, ...] = ()
     machine: tuple[Counted, ...] = ()
+    calls: tuple[Called, ...] = ()
+    params: tuple[Param, ...] = ()
+    results: int | None = None
 
     @property
     def moments(self) -> int:

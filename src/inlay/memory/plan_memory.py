@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
+from inlay.analysis.blocks import count_uses
 from inlay.analysis.call_graph import call_graph, recursive_functions
 from inlay.analysis.local_functions import find_loops
 from inlay.arith.expr import Int, lit
@@ -29,6 +30,7 @@ from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, TensorType
 from inlay.machine.memory import PoolKind
+from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.budget import (
     Budget,
     Keeping,
@@ -40,13 +42,14 @@ from inlay.memory.budget import (
     Variants,
     plan_within,
 )
+from inlay.memory.called import calls_of, functions_of, params_of
 from inlay.memory.choose_memories import Chooser, Chosen, Known, MemoryOptions
-from inlay.memory.constants import plan_constants
+from inlay.memory.constants import plan_constants, plan_regions
 from inlay.memory.dynamic import copies_of_results, counted_of, made_by_machine, stored_results
 from inlay.memory.explicit_alloc import size_of
 from inlay.memory.heap_sizes import check_heaps
 from inlay.memory.leaving import leaves_bank, with_result
-from inlay.memory.lifetimes import IN_RESULT, Activation, Storage, find_lifetimes
+from inlay.memory.lifetimes import find_lifetimes, tensors_of
 from inlay.memory.place_storage import Placement, Rewriter
 from inlay.memory.plan import FunctionPlan, MemoryPart, Sharing, Stored, describe, invoked
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS, pack_chains, pack_classes
@@ -174,14 +177,19 @@ def plan_module(
     plans: list[FunctionPlan] = []
     chooser = Chooser(options, SEARCH_STEPS)
     plans += plan_constants(module, options, chooser)
+    plans += plan_regions(module, options, chooser)
     graph = call_graph(module)
     recursive = recursive_functions(graph)
     called = {callee for callees in graph.values() for callee in callees}
+    lives = {
+        name: find_lifetimes(name, function, module, find_loops(function), options.threads)
+        for name, function in module.functions.items()
+    }
+    who = functions_of(module, [a for found in lives.values() for a in found])
     for name, function in module.functions.items():
-        loops = find_loops(function)
         placed: dict[Function, Placement] = {}
         known: dict[Function, Known] = {}
-        for activation in find_lifetimes(name, function, module, loops, options.threads):
+        for activation in lives[name]:
             around = None if activation.outer is None else known[activation.outer]
             known[activation.function] = known_of(module, name, activation, around, recursive)
             if known[activation.function].is_entry:
@@ -191,9 +199,12 @@ def plan_module(
             placed[activation.function], plan = _plan(
                 activation, chosen, known[activation.function], sharing=sharing
             )
+            given, tensors = params_of(activation), tensors_of(activation.function.type.result)
+            results = None if tensors is None else len(tensors)
+            plan = replace(plan, calls=calls_of(activation, who), params=given, results=results)
             if activation.outer is None:
                 is_entry = known[activation.function].is_entry
-                plan = _with_machine(plan, function, chosen, options, is_entry=is_entry)
+                plan = _with_machine(plan, function, chosen, module, options, is_entry=is_entry)
             plans.append(plan)
         functions[name] = Rewriter(placed).function(function)
     return module.with_functions(functions), tuple(plans)
@@ -240,10 +251,16 @@ def known_of(
 
 
 def _with_machine(
-    plan: FunctionPlan, function: Function, chosen: Chosen, options: MemoryOptions, *, is_entry: bool
+    plan: FunctionPlan,
+    function: Function,
+    chosen: Chosen,
+    module: Module,
+    options: MemoryOptions,
+    *,
+    is_entry: bool,
 ) -> FunctionPlan:
     """Return the plan of a function of the module with what the virtual machine allocates besides."""
-    own = [*chosen.counted, *(s for part in chosen.heap.values() for s in part if s.escapes == IN_RESULT)]
+    own = [*chosen.counted, *(s for part in chosen.heap.values() for s in part if s.is_result)]
     order = [storage for _, storage in stored_results(function)]
     for bank in chosen.banks:
         inside = [s for var in order for s in bank.offsets if s.escapes == IN_RESULT and var in s.vars]
@@ -251,7 +268,8 @@ def _with_machine(
         own += [] if found is None else [found]
     leave, moments = frozenset(var for s in own for var in s.vars), plan.moments
     made = made_by_machine(function, moments)
-    return replace(plan, machine=made + (copies_of_results(function, leave, moments) if is_entry else ()))
+    copies = copies_of_results(function, leave, moments, module) if is_entry else ()
+    return replace(plan, machine=made + copies)
 
 
 def _plan(
@@ -285,7 +303,8 @@ def _plan(
         total = sum((s.bytes for s in storages), lit(0))
         blocks[memory] = (block, size, ALIGNMENT)
         members = tuple(stored(s, offsets[s.vars[0]][1]) for s in storages)
-        parts.append(MemoryPart(memory, PoolKind.HEAP, size, bound, total, members))
+        alone = not memory and size == total and _is_tensor(storages, activation.function)
+        parts.append(MemoryPart(memory, PoolKind.HEAP, size, bound, total, members, alone))
     for bank in chosen.banks:
         block = _block(bank.memory)
         for storage, at in bank.offsets.items():
@@ -297,9 +316,16 @@ def _plan(
     counted = counted_of(activation, chosen, is_entry=known.is_entry)
     memories = {var: memory for s, (memory, _) in chosen.counted.items() for var in s.vars}
     called = activation.kernels
-    kernels = invoked((c.kernel for c in called), (c.last - c.first + 1 for c in called))
+    phases_of, arms = (c.last - c.first + 1 for c in called), (c.arms for c in called)
+    kernels = invoked((c.kernel for c in called), phases_of, arms)
     plan = FunctionPlan(activation.name, tuple(parts), counted, kernels)
     return Placement(blocks, offsets, memories), plan
+
+
+def _is_tensor(storages: Sequence[Storage], function: Function) -> bool:
+    """Whether storages are one with one tensor in it: that is allocated as a whole (`vm.facts`)."""
+    (first, *others) = storages
+    return not others and len(first.vars) == 1 and count_uses(function.body)[first.vars[0]] == 1
 
 
 def _block(memory: str) -> Var:

@@ -42,7 +42,7 @@ from math import gcd
 
 from inlay.arith.bounds import Range, bounds
 from inlay.arith.expr import Atom, FloorDiv, Int, Monomial, Sym, ceildiv, from_atom, lit
-from inlay.memory.lifetimes import Storage
+from inlay.memory.activations import Storage
 from inlay.packing.buffer import Buffer, align
 from inlay.packing.plan import plan as pack
 

@@ -46,9 +46,10 @@ from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.memory import PoolKind
+from inlay.memory.activations import Storage
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import size_of
-from inlay.memory.lifetimes import Storage, at_call, find_lifetimes
+from inlay.memory.lifetimes import at_call, find_lifetimes
 from inlay.memory.order_for_peak import POINTS, Sizes, sizes_at
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, TENSOR_AT, InvokeAttrs, StorageAttrs

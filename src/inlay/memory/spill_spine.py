@@ -21,8 +21,8 @@ from inlay.ir.kernel import Access, Kernel
 from inlay.ir.place import Place
 from inlay.ir.types import STORAGE, UNIT, TensorType
 from inlay.ir.walk import free_vars, substitute_vars
+from inlay.memory.activations import Activation, Storage
 from inlay.memory.choose_memories import Known
-from inlay.memory.lifetimes import Activation, Storage
 from inlay.memory.spill import Gap, Pressure, Spill, Stay
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT, InvokeAttrs, StorageAttrs
 from inlay.packing.buffer import align

@@ -30,9 +30,10 @@ from inlay.ir.expr import Function, GlobalVar
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
+from inlay.memory.activations import Activation
 from inlay.memory.choose_memories import HOST, Chooser, Known, MemoryOptions
 from inlay.memory.constants import plan_constants
-from inlay.memory.lifetimes import Activation, find_lifetimes
+from inlay.memory.lifetimes import find_lifetimes
 from inlay.memory.plan_memory import inputs_of, known_of
 from inlay.memory.size_classes import ALIGNMENT, SEARCH_STEPS
 from inlay.memory.spill import Pressure, Spill, Timeline, decide, profile, timeline

@@ -174,7 +174,7 @@ class _Run:
 
     def bisect(self, steps: int, seed: int) -> None:
         """Look for smaller plans between the goal and the best: a proof moves one, a plan the other."""
-        low, share = self.goal, steps // 6
+        low, share = self.goal, steps // 2
         while share and steps >= share and not self.is_done and self.peak - low > 1:
             middle = low + (self.peak - low) // 2
             before = self.steps

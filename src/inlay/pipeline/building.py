@@ -16,7 +16,7 @@ from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
-from inlay.pipeline.devices import apart, needs_of_devices
+from inlay.pipeline.devices import apart, needs_of_devices, regions_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import BoardHooks, before_schedule
 from inlay.pipeline.lowering import Lowering
@@ -68,13 +68,13 @@ def explaining_options(
     """
     building = replace(build_options(operators, board, targets, batch=batch, hooks=hooks), check=None)
     host = board.host.name
-    backend = backend_of(board, host)
+    backend, stays = backend_of(board, host), partial(regions_of, board)
 
     def target(device: str) -> Target:
         return targets(device or host)
 
     commands = partial(needs_of_devices, board, targets)
-    without = GenerateOptions(target=target, commands=commands, parts=parts_of(board))
+    without = GenerateOptions(target=target, commands=commands, parts=parts_of(board), stays=stays)
     if cache is None or backend is None or unavailable(board, host):
         return building, without
 

@@ -20,7 +20,7 @@ from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options, explaining_options
-from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host
+from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host, regions_of
 from inlay.pipeline.externs import externs_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import check_hooks
@@ -88,7 +88,7 @@ def compile_module(
         made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
         return {**mine, **made[-1][1].needs}
 
-    kernels = _building(setting, options), GenerateOptions(make)
+    kernels = _building(setting, options), GenerateOptions(make, stays=partial(regions_of, board))
     dry = explaining_options(
         setting.operators, board, setting.targets, cache, setting.hooks, batch=options.batch
     )

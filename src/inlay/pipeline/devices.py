@@ -22,6 +22,7 @@ from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import Collector, CompileError, InternalError, error
 from inlay.base.graph import dependency_order
 from inlay.bytecode import program as bc
+from inlay.bytecode.constants import content_of
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.of_integers import formula
 from inlay.codegen.backend_table import backend_of, unavailable, works_in
@@ -160,6 +161,26 @@ def device_part(
     findings.raise_if_fatal()
     queues = {d.name: _queues(board, d, names) for d in devices}
     return DevicePart(made, needs, tuple(devices), queues, functions, calls, streams)
+
+
+def regions_of(board: Board, module: Module) -> dict[str, tuple[int, str]]:
+    """Return the bytes that kernels of devices have as long as the program is loaded, and in which memory.
+
+    Args:
+        board: as programs run on it (`runnable`).
+        module: has the kernels.
+    """
+    backends, found = apart(board), dict[str, tuple[int, str]]()
+    for r in device_requests(module):
+        if r.is_copy or r.device not in backends:
+            continue
+        backend, arch = backends[r.device], board.arch_of(r.device)
+        size = 0 if type(backend).region is Backend.region else backend.region(arch, module.kernels[r.name])
+        if size:
+            calls = _constants_of(module, r.name)
+            sets = {tuple((i, content_of(a)) for i, a in known.items()) for known in calls}
+            found[r.name] = size * len(sets), board.devices_by_name[r.device].memories[0]
+    return found
 
 
 def needs_of_devices(

@@ -1,7 +1,8 @@
-"""Dims by choice: a program for inputs of one size, where its model leaves the size open.
+"""Dims by choice: a program for inputs of one size, or of sizes up to one, where its model says none.
 
-The entry's dim becomes a number in its types and in its body. So memory can be planned in bytes, loops
-have known lengths, and inputs of other sizes are refused.
+A dim of the entry that is fixed becomes a number in its types and in its body. So memory can be planned in
+bytes, loops have known lengths, and inputs of other sizes are refused. A dim that is bounded stays a symbol:
+plans hold for all sizes up to the bound, budgets can be promised, and larger inputs are refused.
 """
 
 from __future__ import annotations
@@ -43,6 +44,34 @@ def with_dims(module: Module, texts: Sequence[str]) -> Module:
     return module.with_functions({**module.functions, module.entry: _fixed(function, ints)})
 
 
+def with_bounds(module: Module, texts: Sequence[str]) -> Module:
+    """Return a module whose entry has some of its dims at most as large as this.
+
+    Args:
+        module: typed; dims that are fixed are gone (`with_dims`).
+        texts: `NAME=SIZE` for dims of the entry.
+
+    Raises:
+        CompileError, UnsupportedError: as `with_dims`.
+    """
+    sizes = sizes_of(texts, "--bound-dim")
+    if not sizes:
+        return module
+    f = module.functions[module.entry]
+    _check([replace(d, multiple_of=1) for d in f.dims], sizes, "--bound-dim")
+    require_uncalled(module, "whose dims are bounded", hint="bound the dims in the program")
+    dims = [replace(d, high=_least(d.high, sizes[d.sym.name])) if d.sym.name in sizes else d for d in f.dims]
+    types = f.type.params
+    bounded = make.function(
+        f.params, f.body, dims=dims, param_types=types, type_vars=f.type.type_vars, span=f.span, place=f.place
+    )
+    return module.with_functions({**module.functions, module.entry: bounded})
+
+
+def _least(high: Int | None, size: int) -> Int:
+    return lit(size) if high is None else arith.minimum(high, size)
+
+
 def _fixed(function: Function, ints: Mapping[Sym, Int]) -> Function:
     params = [Var(p.name, substitute_type(p.type, ints), p.span, p.place) for p in function.params]
     body = walk.copy(function.body, dict(zip(function.params, params, strict=True)), ints)
@@ -62,7 +91,7 @@ def _fixed(function: Function, ints: Mapping[Sym, Int]) -> Function:
     )
 
 
-def _check(dims: Sequence[DimParam], sizes: Mapping[str, int]) -> None:
+def _check(dims: Sequence[DimParam], sizes: Mapping[str, int], flag: str = "--fix-dim") -> None:
     known = {d.sym.name: d for d in dims}
     findings = Collector()
     for name, size in sizes.items():
@@ -70,7 +99,7 @@ def _check(dims: Sequence[DimParam], sizes: Mapping[str, int]) -> None:
         if dim is None:
             findings.error(
                 "option.bad-value",
-                f"found --fix-dim {name}, which is no dim of the inputs",
+                f"found {flag} {name}, which is no dim of the inputs",
                 hint=suggestion(name, known, f"there are {', '.join(known) or 'none'}"),
             )
             continue
@@ -79,6 +108,6 @@ def _check(dims: Sequence[DimParam], sizes: Mapping[str, int]) -> None:
             step = f" in steps of {dim.multiple_of}" if dim.multiple_of > 1 else ""
             limit = "" if high is None else f" and at most {high}"
             findings.error(
-                "option.bad-value", f"found --fix-dim {name}={size}, needed at least {dim.low}{limit}{step}"
+                "option.bad-value", f"found {flag} {name}={size}, needed at least {dim.low}{limit}{step}"
             )
     findings.raise_if_fatal()

@@ -37,6 +37,7 @@ class GenerateOptions:
         make: makes code, and returns what kernels need; None where there is to be none.
         known: where no code is made, gives what kernels of the host need whose code there is, by name.
         target: gives what loops of a device are lowered for, by its name; empty for the host.
+        stays: gives what kernels of devices have as long as the program is loaded, by name: bytes, and where.
         commands: where no code is made, gives what commands of devices need, by the names of kernels.
         parts: by device, how many parts of a kernel have scratch memory of their own. Where nothing is
             said that is known when the program runs; off the host, there are no loops then.
@@ -47,6 +48,7 @@ class GenerateOptions:
     target: Callable[[str], Target] | None = None
     commands: Callable[[Module, Mapping[str, Needs], PassContext], Mapping[str, Needs]] | None = None
     parts: Mapping[str, int] = field(default_factory=dict[str, int])
+    stays: Callable[[Module], Mapping[str, tuple[int, str]]] | None = None
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -58,7 +60,10 @@ def run(module: Module, context: PassContext) -> Module:
         found = lowered_needs(module, options)
         if options.commands is not None:
             found |= options.commands(module, found, context)
-    return with_needs(module, found, scratch_threads(context))
+    module = with_needs(module, found, scratch_threads(context))
+    stays = {} if options.stays is None else options.stays(module)
+    kernels = {name: replace(module.kernels[name], stays=what) for name, what in stays.items()}
+    return module.with_kernels({**module.kernels, **kernels})
 
 
 def scratch_threads(context: PassContext) -> int:
@@ -80,8 +85,7 @@ def with_needs(module: Module, found: Mapping[str, Needs], threads: int) -> Modu
         # Several calls as one are other code, which has phases of its own.
         if needs.accesses is not None and kernel.batch is None:
             lies = tuple(_over_dims(e, needs.dims, kernel) for e in needs.accesses.lies)
-            kernel = replace(kernel, accesses=replace(needs.accesses, lies=lies))
-            kernel = replace(kernel, accesses=_with_wholes(kernel, kernel.accesses))
+            kernel = replace(kernel, accesses=_with_wholes(kernel, replace(needs.accesses, lies=lies)))
         if needs.workspace is not None:
             size = _over_dims(needs.workspace.bytes, needs.dims, kernel)
             workspace = replace(needs.workspace, bytes=size)

@@ -47,9 +47,8 @@ class PlaceOptions:
             within it is made, or refused.
         exact_qdq: whether what stands between a dequantize and a quantize is computed in floats, as a
             model says it, and not in integers.
-        precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands and
-        adds
-            in f32. What a device runs keeps its own arithmetic.
+        precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands
+            and adds in f32. What a device runs keeps its own arithmetic.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
@@ -69,6 +68,13 @@ class PlaceOptions:
         flag="fix-dim",
         metavar="NAME=SIZE",
         help="size of a dim of the inputs, fixed while compiling; may be given again",
+    )
+    bounds: tuple[str, ...] = option(
+        (),
+        flag="bound-dim",
+        metavar="NAME=SIZE",
+        help="the largest size that a dim of the inputs may have, for which memory is planned and promised; "
+        "may be given again",
     )
     typical: tuple[str, ...] = option(
         (), metavar="NAME=SIZE", help="size of a dim to predict for; may be given again"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from inlay.analysis.blocks import nested, operands, values
 from inlay.analysis.local_functions import find_loops
@@ -79,7 +80,7 @@ def run(module: Module, context: PassContext) -> Module:
         return module
     chooser = _Chooser(module, context, operators, options.needs)
     for name, function in module.functions.items():
-        blocks = _blocks(function, module.kernels, operators)
+        blocks = blocks_of(function, module.kernels, operators)
         if any(b.joins or b.cuts for b in blocks.values()):
             chooser.choose(name, function, blocks)
     if options.watch is not None:
@@ -118,9 +119,10 @@ class _Found:
 _Choice = tuple[Join | Cut, ...]
 
 
-def _blocks(
+def blocks_of(
     function: Function, kernels: Mapping[str, Kernel], operators: OperatorTable
 ) -> dict[Expr, _Found]:
+    """Return the blocks of a function with what may be done in each. Cost: linear, but for joins of joins."""
     found: dict[Expr, _Found] = {}
     pending: list[Expr] = [function.body]
     while pending:
@@ -163,48 +165,48 @@ class _Trial:
         return self.chooser.written(self.function, self.blocks, choice)
 
     def peaks(self, candidate: _Candidate) -> list[int]:
-        """Return what a call takes at most, at several sizes of dims."""
+        """Return what a call takes at most, at several sizes of dims, and then what of it leaves blocks."""
         typical = {d.sym: d.typical for d in self.function.dims if d.typical is not None}
         planned = self.chooser.stored(self.name, candidate.function)
         function = planned.functions[self.name]
         found = find_lifetimes(self.name, function, planned, find_loops(function))
-        return [sum(_taken(a, sizes_at(typical, n), self.chooser.memories) for a in found) for n in POINTS]
+        taken = [[_taken(a, sizes_at(typical, n), self.chooser.memories) for a in found] for n in POINTS]
+        return [sum(x[k] for x in at) for k in (0, 1) for at in taken]
 
     def one_by_one(
         self, every: _Choice, given: _Candidate, least: Sequence[int]
     ) -> tuple[_Candidate, _Choice]:
         """Return the function with as much of a choice as takes no more, and that choice."""
-        best, left = given, _MOST_TRIES
-        taken: _Choice = ()
-        for x in every:
-            for form in x.forms() if isinstance(x, Join) else (x,):
-                if left == 0:
-                    return best, taken
-                left -= 1
-                candidate = self.written((*taken, form))
-                found = least if candidate is None else self.peaks(candidate)
-                if candidate is not None and no_more(found, least):
-                    best, taken, least = candidate, (*taken, form), found
-                    break
-        return best, taken
+        best, taken = given, list[Join | Cut]()
+        forms = ((x, form) for x in every for form in (x.forms() if isinstance(x, Join) else (x,)))
+        done: set[Join | Cut] = set()
+        for x, form in islice(forms, _MOST_TRIES):
+            candidate = None if x in done else self.written((*taken, form))
+            found = least if candidate is None else self.peaks(candidate)
+            if candidate is not None and no_more(found, least):
+                best, least = candidate, found
+                taken.append(form)
+                done.add(x)
+        return best, tuple(taken)
 
 
-def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> int:
-    """Return what an activation takes at most: its block for the whole call, and what is beside it.
+def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> tuple[int, int]:
+    """Return what an activation takes at most, and how much of that leaves its block as a result.
 
-    The largest result that leaves the block is in it.
+    A block is there for the whole call, with what is beside it; the largest result that may is in it. What
+    leaves it is touched anew by the next call, which takes longer than storage of its own.
     """
     inside = [s for s in activation.storages if not s.escapes]
     beside = [s for s in activation.storages if s.escapes]
-    block = peak_of(inside, activation.positions, sizes)
+    block, left = peak_of(inside, activation.positions, sizes), 0
     results = sorted((s for s in beside if s.escapes == IN_RESULT), key=lambda s: -sizes.of(s.bytes))
     for result in results:
-        whole = peak_of([*inside, result], activation.positions, sizes)
-        if leaves(sizes.of(result.bytes), whole, result, memories):
-            block = whole
+        whole, size = peak_of([*inside, result], activation.positions, sizes), sizes.of(result.bytes)
+        if leaves(size, whole, result, memories):
+            block, left = whole, size
             beside.remove(result)
             break
-    return block + peak_of(beside, activation.positions, sizes)
+    return block + peak_of(beside, activation.positions, sizes), left
 
 
 def _needs_of(kernel: Kernel, variant: Kernel, needs: Needs) -> Needs:

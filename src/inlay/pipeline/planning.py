@@ -99,8 +99,8 @@ def setting_of(
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
-    operators = table()
-    meanings, fusing = meanings_of(operators), FuseOptions()
+    operators, (fusing, anywhere) = table(), _fusing(board)
+    meanings = meanings_of(operators)
     context = PassContext(
         operators,
         lambda expression: evaluate_expr(expression, meanings),
@@ -124,7 +124,7 @@ def setting_of(
                 generators=generators(operators, board),
                 hooks=_hooks(board),
                 candidates=_candidates(board),
-                groups=partial(groups_of, operators=operators, options=fusing),
+                groups=partial(groups_of, operators=operators, options=anywhere),
                 host_ends=True,
                 threads=counts,
             ),
@@ -263,6 +263,18 @@ def _packed(board: Board, targets: Callable[[str], Target]) -> Callable[[str], T
         return targets(name) if known else None
 
     return of
+
+
+def _fusing(board: Board) -> tuple[FuseOptions, FuseOptions]:
+    """Return how operators are grouped, and how while it is not known where they run."""
+
+    def joins(device: str) -> bool:
+        name = device or board.host.name
+        backend = backend_of(board, name)
+        return name == board.host.name if backend is None else backend.joins_attention(board.arch_of(name))
+
+    everywhere = all(joins(d.name) for d in board.devices)
+    return FuseOptions(joins_attention=joins), FuseOptions(joins_attention=lambda _: everywhere)
 
 
 def meanings_of(operators: OperatorTable) -> Meanings:

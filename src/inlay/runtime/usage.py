@@ -13,7 +13,8 @@ class Usage:
     Attributes:
         peak_bytes: of tensors in the host's memory, at most at once in the last call: blocks, values
             with an allocation of their own, results, scratch memory of kernels. As they are long,
-            without what allocations are rounded up to. Where calls overlapped, of the one that took most.
+            without what allocations are rounded up to. Where calls overlapped, of the one that took most;
+            where other threads ran parts of it, it took no more than this.
         memory_bytes: the same of each memory that a device has, by name.
         storages: allocations for tensors in the last call, in any memory.
         taken_bytes: what the runtime has from the process now: tables of the program, stacks of the

@@ -17,6 +17,7 @@ from typing import Any
 from inlay.base.diagnostics import Diagnostic
 from inlay.loop.func import LoopFunction, Stage
 from inlay.machine.target import Target
+from inlay.schedule.rules.attention import attention, plain_attention
 from inlay.schedule.rules.contraction import contraction, plain_contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
@@ -26,14 +27,14 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, contraction, rows)
+RULES: tuple[Rule, ...] = (injective, contraction, attention, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""
 FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 """For processors that are programmed like such devices: OpenCL on a CPU."""
 
-_PLAINER: Mapping[Rule, Rule] = {contraction: plain_contraction}
+_PLAINER: Mapping[Rule, Rule] = {attention: plain_attention, contraction: plain_contraction}
 """What a function of the rule's class is tried with when the rule is refused half-way."""
 
 

@@ -125,6 +125,16 @@ class Schedule:
         """The parameters that are written."""
         return self._function.params[self._function.n_reads :]
 
+    @property
+    def temporaries(self) -> list[Buffer]:
+        """The buffers that are allocated around all else."""
+        found: list[Buffer] = []
+        s = self._body
+        while isinstance(s, Alloc):
+            found.append(s.buffer)
+            s = s.body
+        return found
+
     def loop(self, name: str) -> For:
         """Return a loop by the name of its variable."""
         stmt = self.loop_place(name).stmt

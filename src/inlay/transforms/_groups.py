@@ -11,6 +11,8 @@ Four kinds of groups are formed, the ones with most to lose first:
    activation, residual) as long as it has the shape of the result: it is done on tiles that are still
    in registers. Element-wise work on an *operand* would be repeated for every output it contributes
    to, so it is left out; a transpose of an operand that keeps the last axis only changes strides.
+   **Attention** is two of them with reductions along rows between, as one kernel (`_attention.py`), where
+   the device has a schedule for that.
 2. **Rows**: reductions over the same trailing axes (softmax, layer_norm, or spelled-out forms), with
    element-wise work before, between and after them, on whole rows or on one number per row. A kernel
    goes row by row, so what several stages read is computed once per row.
@@ -35,14 +37,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from inlay.analysis.blocks import operands
-from inlay.arith.expr import Int, lit
 from inlay.ir.expr import Call, Const, GlobalVar, Let, OpRef, Var
 from inlay.ir.op import Effect
-from inlay.ir.place import Place
-from inlay.ir.types import TensorType, Type
-from inlay.ops._define import Cost, FusionPattern, OpDef
-from inlay.ops.normalization import AxisAttrs, LayerNormAttrs, LpNormAttrs
+from inlay.ir.types import TensorType
+from inlay.ops._define import FusionPattern, OpDef
 from inlay.ops.reduction import ReduceAttrs
+from inlay.transforms._attention import makers_of_scores
+from inlay.transforms._nodes import (
+    Node,
+    element_bytes,
+    may_precede,
+    ones,
+    operand_type,
+    result_shape,
+    row_axis,
+)
 
 
 class Reason(StrEnum):
@@ -78,45 +87,6 @@ REASONS: dict[Reason, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """An operator of the block.
-
-    Attributes:
-        index: position among the lets of the block.
-        let: the let.
-        call: its value.
-        definition: the record of the operator.
-        type: the type of the result.
-    """
-
-    index: int
-    let: Let
-    call: Call
-    definition: OpDef
-    type: Type
-
-    @property
-    def place(self) -> Place | None:
-        """Where it runs."""
-        return self.call.place
-
-    @property
-    def name(self) -> str:
-        """The name of the operator."""
-        return self.definition.name
-
-    @property
-    def is_pointwise(self) -> bool:
-        """Whether an element of the result reads its operands at that element only."""
-        return self.definition.pattern in (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST)
-
-    @property
-    def is_costly(self) -> bool:
-        """Whether computing an element twice is to be avoided."""
-        return self.is_pointwise and self.definition.cost is not Cost.CHEAP
-
-
 @dataclass(slots=True, eq=False)
 class Group:
     """Nodes that become one kernel, in program order; the last is a result.
@@ -125,12 +95,14 @@ class Group:
         nodes: the members.
         anchor: the node that decides how the kernel is scheduled; the last of injective groups.
         results: the nodes whose values are read outside, where there may be more than the last.
+        title: what it is as a whole; empty where the names of its operators say that.
     """
 
     nodes: list[Node]
     anchor: Node
     results: list[Node] = field(default_factory=list[Node])
     members: set[Var] = field(default_factory=set[Var])
+    title: str = ""
 
     def __post_init__(self) -> None:
         self.members = {n.let.var for n in self.nodes}
@@ -142,6 +114,10 @@ class Group:
         return self.nodes[-1]
 
 
+def _nowhere(_device: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
     """What a group may be.
@@ -150,10 +126,12 @@ class GroupOptions:
         limit: most operators in one group.
         operand_transposes: whether a transpose of an operand that keeps the last axis becomes part
             of a contraction.
+        joins_attention: whether a device, "" for the host, has a schedule for attention as one kernel.
     """
 
     limit: int = 48
     operand_transposes: bool = True
+    joins_attention: Callable[[str], bool] = _nowhere
 
 
 class Grouping:
@@ -206,9 +184,9 @@ class Grouping:
         # The later of two contractions that meet in a sum takes the sum: its result is newest.
         for node in reversed(nodes):
             if node.definition.pattern is FusionPattern.CONTRACTION and self._is_free(node):
-                self._take(self._contraction(node), node)
+                self._take_contraction(node)
         for node in nodes:
-            if self._is_free(node) and _row_axis(node) is not None:
+            if self._is_free(node) and row_axis(node) is not None:
                 self._take(self._rows(node), node)
         for node in nodes:
             if self._is_free(node) and node.definition.pattern is FusionPattern.REDUCTION:
@@ -218,11 +196,22 @@ class Grouping:
                 self._take(self._injective(node), node)
         self.groups.sort(key=lambda g: g.last.index)
 
-    def _take(self, nodes: Iterable[Node], anchor: Node) -> None:
-        group = Group(sorted(nodes, key=lambda n: n.index), anchor)
+    def _take(self, nodes: Iterable[Node], anchor: Node, title: str = "") -> None:
+        group = Group(sorted(nodes, key=lambda n: n.index), anchor, title=title)
         self.groups.append(group)
         for node in group.nodes:
             self.group_of[node.let.var] = group
+
+    def _take_contraction(self, node: Node) -> None:
+        """Take a contraction with what is around it, and attention where it is the end of one."""
+        nodes = self._contraction(node)
+        chosen = {n.let.var for n in nodes}
+        makers: tuple[Node, ...] = ()
+        if self._options.joins_attention("" if node.place is None else node.place.device):
+            makers = makers_of_scores(node, self.nodes, chosen, lambda n, c: self._may_join(n, node, c))
+        if makers and self._options.operand_transposes:
+            nodes += self._operand_transposes(makers[0], chosen)
+        self._take([*nodes, *makers], node, "attention" if makers else "")
 
     def _is_free(self, node: Node) -> bool:
         return node.let.var not in self.group_of
@@ -253,15 +242,19 @@ class Grouping:
 
         Elsewhere the sums would be written and read as they are.
         """
-        size = _element_bytes(node)
+        size = element_bytes(node)
         pending, left = self._producers(node), self._options.limit
         while pending and left:
             maker = pending.pop()
             left -= 1
             if maker.definition.pattern is FusionPattern.CONTRACTION:
-                if self._is_free(maker) and maker.place == node.place and _element_bytes(maker) > size:
+                if self._is_free(maker) and maker.place == node.place and element_bytes(maker) > size:
                     return True
-            elif maker.is_pointwise and _shape(maker) == _shape(node) and self._reads.get(maker.let.var) == 1:
+            elif (
+                maker.is_pointwise
+                and result_shape(maker) == result_shape(node)
+                and self._reads.get(maker.let.var) == 1
+            ):
                 pending.extend(self._producers(maker))
         return False
 
@@ -281,22 +274,22 @@ class Grouping:
         return found
 
     def _rows(self, anchor: Node) -> list[Node]:
-        axis = _row_axis(anchor)
-        source = _operand_type(anchor, 0)
+        axis = row_axis(anchor)
+        source = operand_type(anchor, 0)
         assert axis is not None, "a row reduction has rows"
         assert source is not None, "a row reduction has rows"
         outer, row = source.shape[:axis], source.shape[axis:]
-        per_row = (outer, (*outer, *_ones(row)))
+        per_row = (outer, (*outer, *ones(row)))
 
         def accepts(node: Node, _chosen: set[Var]) -> bool:
             if node.is_pointwise:
-                return _shape(node) in (source.shape, *per_row)
-            operand = _operand_type(node, 0)
-            return _row_axis(node) == axis and operand is not None and operand.shape == source.shape
+                return result_shape(node) in (source.shape, *per_row)
+            operand = operand_type(node, 0)
+            return row_axis(node) == axis and operand is not None and operand.shape == source.shape
 
         nodes = self._grow(anchor, accepts)
         chosen = {n.let.var for n in nodes}
-        return nodes + self._absorb(nodes, chosen, _may_precede, source)
+        return nodes + self._absorb(nodes, chosen, may_precede, source)
 
     def _reduction(self, anchor: Node) -> list[Node]:
         def accepts(node: Node, chosen: set[Var]) -> bool:
@@ -304,10 +297,10 @@ class Grouping:
 
         nodes = self._grow(anchor, accepts)
         chosen = {n.let.var for n in nodes}
-        source = _operand_type(anchor, 0)
+        source = operand_type(anchor, 0)
         if source is not None and isinstance(anchor.call.callee, OpRef):
             if isinstance(anchor.call.callee.attrs, ReduceAttrs):
-                nodes += self._absorb([anchor], chosen, _may_precede, source)
+                nodes += self._absorb([anchor], chosen, may_precede, source)
         return nodes + self._absorb_beside(anchor, nodes, chosen)
 
     def _injective(self, last: Node) -> list[Node]:
@@ -315,7 +308,7 @@ class Grouping:
             return [last]
         assert isinstance(last.type, TensorType), "injective operators have one result"
         chosen = {last.let.var}
-        return [last, *self._absorb([last], chosen, _may_precede, last.type)]
+        return [last, *self._absorb([last], chosen, may_precede, last.type)]
 
     # ------------------------------------------------------------------------ growth
 
@@ -401,7 +394,7 @@ class Grouping:
             pending.remove(node)
             if not self._may_join(node, into[0], chosen) or not accepts(node):
                 continue
-            if node.is_costly and _shape(node) != space.shape:
+            if node.is_costly and result_shape(node) != space.shape:
                 continue
             found.append(node)
             chosen.add(node.let.var)
@@ -474,66 +467,12 @@ def _node(index: int, let: Let, define: Callable[[OpRef], OpDef]) -> Node | Reas
 
 def _keeps_shape(node: Node, anchor: Node, chosen: set[Var]) -> bool:
     """Whether a point-wise node reads what is chosen element by element: no broadcast of it."""
-    shape = _shape(anchor)
-    return _shape(node) == shape and all(
+    shape = result_shape(anchor)
+    return result_shape(node) == shape and all(
         isinstance(a.type, TensorType) and a.type.shape == shape
         for a in node.call.args
         if isinstance(a, Var) and a in chosen
     )
-
-
-def _element_bytes(node: Node) -> int:
-    """Return the size of an element of what a node computes; 0 for no tensor."""
-    return node.type.dtype.itemsize if isinstance(node.type, TensorType) else 0
-
-
-def _shape(node: Node) -> tuple[Int, ...] | None:
-    """Return the shape of a result, None where there are several results."""
-    return node.type.shape if isinstance(node.type, TensorType) else None
-
-
-def _may_precede(node: Node) -> bool:
-    """Whether a node may be computed element by element where its result is read."""
-    if node.definition.stands_alone or not node.definition.is_injective:
-        return False
-    if node.name == "gather":  # rows of a table are read in order, scattered elements are not
-        operand = _operand_type(node, 0)
-        assert operand is not None, "gather reads a tensor"
-        assert isinstance(node.call.callee, OpRef), "gather is an operator"
-        axis = getattr(node.call.callee.attrs, "axis", 0)
-        return axis % len(operand.shape) < len(operand.shape) - 1
-    return True
-
-
-def _row_axis(node: Node) -> int | None:
-    """Return the first of the trailing axes that a node reduces over, None for other operators."""
-    operand = _operand_type(node, 0)
-    if operand is None or not isinstance(node.call.callee, OpRef):
-        return None
-    rank = len(operand.shape)
-    match node.call.callee.attrs:
-        case AxisAttrs(axis=axis) | LpNormAttrs(axis=axis):
-            is_last = node.definition.pattern is FusionPattern.REDUCTION and axis % rank == rank - 1
-            return rank - 1 if is_last else None
-        case LayerNormAttrs(axis=axis):
-            return axis % rank
-        case ReduceAttrs(axes=axes):
-            found = sorted(a % rank for a in axes)
-            is_trailing = bool(found) and found == list(range(rank - len(found), rank))
-            return found[0] if is_trailing else None
-        case _:
-            return None
-
-
-def _operand_type(node: Node, index: int) -> TensorType | None:
-    if index >= len(node.call.args):
-        return None
-    t = node.call.args[index].type
-    return t if isinstance(t, TensorType) else None
-
-
-def _ones(row: Sequence[Int]) -> tuple[Int, ...]:
-    return (lit(1),) * len(row)
 
 
 def is_literal(arg: object) -> bool:

@@ -30,7 +30,8 @@ from inlay.ir.expr import Call, Let, OpRef, Var
 from inlay.ir.op import Effect
 from inlay.ir.types import TensorType
 from inlay.ops._define import FusionPattern
-from inlay.transforms._groups import Group, Node
+from inlay.transforms._groups import Group
+from inlay.transforms._nodes import Node
 
 SHORT_NS = 2000
 """A group that is predicted to take longer is a kernel of its own, unless it is the contraction."""
@@ -116,6 +117,8 @@ class _Joining:
                 return False
             if not isinstance(node.type, TensorType):
                 return False
+        if group.title:
+            return False  # a whole of its own, which a nest beside it would disturb
         if group.anchor.definition.pattern is FusionPattern.CONTRACTION:
             return True
         predicted = self._predicted_ns(group)

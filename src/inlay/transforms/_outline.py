@@ -23,7 +23,8 @@ from inlay.ir.module import Module
 from inlay.ir.place import Place
 from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops.device import DEVICE_COPY
-from inlay.transforms._groups import Group, Node, is_literal
+from inlay.transforms._groups import Group, is_literal
+from inlay.transforms._nodes import Node
 
 _MOST_LISTED = 64
 """Operators of a group that its name for people has."""
@@ -85,7 +86,9 @@ def bind(group: Group, call: Call, body: Expr) -> Expr:
 
 
 def _name(group: Group) -> str:
-    """Return a name that tells what is in a group: its anchor first."""
+    """Return a name that tells what a group is, or what is in it: its anchor first."""
+    if group.title:
+        return group.title
     words = [group.anchor.name, *(n.name for n in group.nodes if n is not group.anchor)]
     shown = [w.rpartition(".")[2] for w in words[:4]]
     return "_".join(shown) + (f"_and_{len(words) - 4}" if len(words) > 4 else "")

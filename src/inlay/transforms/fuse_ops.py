@@ -37,8 +37,9 @@ from inlay.ir.module import Module
 from inlay.ops._define import OpDef
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
-from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Node, Reason
+from inlay.transforms._groups import REASONS, Group, Grouping, GroupOptions, Reason
 from inlay.transforms._join import join
+from inlay.transforms._nodes import Node
 from inlay.transforms._outline import Outliner, bind, function_of
 
 
@@ -107,14 +108,24 @@ class Fusion:
     outside: tuple[tuple[Member, Reason], ...]
 
 
+def _on_host(device: str) -> bool:
+    return not device
+
+
 @dataclass(frozen=True, slots=True)
 class FuseOptions:
-    """Options of this pass."""
+    """Options of this pass.
+
+    Attributes:
+        joins_attention: whether a device, "" for the host, has a schedule for attention as one kernel.
+        watch: is told what became of each block.
+    """
 
     limit: int = option(48, help="most operators in one kernel")
     operand_transposes: bool = option(
         default=True, help="read operands of products through transposes that keep the last axis"
     )
+    joins_attention: Callable[[str], bool] = _on_host
     watch: Callable[[Fusion], None] | None = None
 
 
@@ -147,7 +158,7 @@ def groups_of(module: Module, operators: OperatorTable, options: FuseOptions | N
         options: those that this pass will run with.
     """
     asked = options or FuseOptions()
-    limits = GroupOptions(asked.limit, asked.operand_transposes)
+    limits = GroupOptions(asked.limit, asked.operand_transposes, asked.joins_attention)
     again = recursive_functions(call_graph(module))
     found: dict[int, int] = {}
     groups = 0
@@ -210,7 +221,7 @@ class _Fusing:
         self._context = context
         self._ops = ops
         options = context.options_for(FuseOptions)
-        self._options = GroupOptions(options.limit, options.operand_transposes)
+        self._options = GroupOptions(options.limit, options.operand_transposes, options.joins_attention)
         self._watch = options.watch
         self._reads: dict[Var, int] = {}
         self._name = ""

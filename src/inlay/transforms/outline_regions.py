@@ -34,7 +34,8 @@ from inlay.ir.module import Module
 from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._groups import Group, Node
+from inlay.transforms._groups import Group
+from inlay.transforms._nodes import Node
 from inlay.transforms._outline import Outliner, bind
 
 

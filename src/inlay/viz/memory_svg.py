@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement
 
 from inlay.base.diagnostics import error
+from inlay.machine.memory import PoolKind
 from inlay.memory.account import Account
-from inlay.memory.plan import CONSTANTS, FunctionPlan, Origin
+from inlay.memory.plan import CONSTANTS, REGIONS, FunctionPlan, Origin
 from inlay.pipeline.explain.memory import MemoryExplanation
 from inlay.viz._drawing import (
     CRITICAL,
@@ -78,9 +79,13 @@ def memory_svg(e: MemoryExplanation) -> str:
 
 def _footer(e: MemoryExplanation) -> str:
     sizes = ", ".join(f"{n}={s}" for n, s in e.dims.used.items())
+    loaded = ", ".join(f"{a.regions:,} in {a.memory}" for a in e.accounts if a.regions)
+    regions = f"and what streams work in: {loaded} bytes" if loaded else ""
     constants = ", ".join(f"{a.constants:,} in {a.memory}" for a in e.accounts if a.constants)
     return f"board {e.board.name}, entry {e.entry}, plan {e.chosen.sharing}" + "".join(
-        f"; {x}" for x in (sizes, f"constants are beside this: {constants} bytes" if constants else "") if x
+        f"; {x}"
+        for x in (sizes, f"constants are beside this: {constants} bytes" if constants else "", regions)
+        if x
     )
 
 
@@ -106,11 +111,11 @@ def _panel(root: Element, e: MemoryExplanation, a: Account, top: float) -> float
 
 
 def _blocks(e: MemoryExplanation, a: Account, main: FunctionPlan) -> Iterator[Box]:
-    """Yield the values in the blocks of a memory; those of other functions as one."""
+    """Yield the values in the blocks of a memory; those of other functions as one, at their calls."""
     at = 0
-    for plan in (main, *(p for p in e.plans if p is not main and p.name != CONSTANTS)):
+    for plan in (main, *(p for p in e.plans if p is not main and p.name not in (CONSTANTS, REGIONS))):
         for part in plan.parts:
-            if e.memory(part) != a.memory:
+            if e.memory(part) != a.memory or (plan is not main and part.kind is PoolKind.HEAP):
                 continue
             block = e.dims.number(part.block) or 0
             if plan is not main:
@@ -125,6 +130,10 @@ def _blocks(e: MemoryExplanation, a: Account, main: FunctionPlan) -> Iterator[Bo
                     max(s.first, 1), s.last + 1, at + offset, size, HUES[index % len(HUES)], names, title
                 )
             at += block
+    for moment, size in enumerate(a.calls, 1):
+        if size:
+            title = f"what a {main.kernel(moment)} has: {size:,} bytes at most"
+            yield Box(moment, moment + 1, at, size, "#bab0ac", main.kernel(moment), title)
 
 
 def _beside(e: MemoryExplanation, a: Account, main: FunctionPlan) -> Iterator[Box]:

@@ -639,3 +639,106 @@ fn exp "exp"<n>(exp_1 @cpu: Tensor[n, f32]) -> Tensor[n, f32] @npu {
   let exp_2 @npu: Tensor[n, f32] = exp(exp_1) @npu;
   exp_2
 }
+
+// ---- attention is one kernel
+// ROUNDED
+fn main<t, s>(
+  q: Tensor[2, t, 4, f32], k: Tensor[2, 4, s, f32], mask: Tensor[t, s, f32], v: Tensor[2, s, 3, f32]
+) -> Tensor[2, t, 3, f32] {
+  matmul(softmax{axis=-1}(add(mul(matmul(q, k), f32[](0.5)), mask)), v)
+}
+// ====
+fn main<t, s>(
+  q: Tensor[2, t, 4, f32],
+  k: Tensor[2, 4, s, f32],
+  mask: Tensor[t, s, f32],
+  v: Tensor[2, s, 3, f32]
+) -> Tensor[2, t, 3, f32] {
+  let matmul_1: Tensor[2, t, 3, f32] = @attention(q, k, mask, v);
+  matmul_1
+}
+
+fn attention "matmul+mul+add+softmax+matmul"<t, s>(
+  q: Tensor[2, t, 4, f32],
+  k: Tensor[2, 4, s, f32],
+  mask: Tensor[t, s, f32],
+  v: Tensor[2, s, 3, f32]
+) -> Tensor[2, t, 3, f32] {
+  let matmul_1: Tensor[2, t, s, f32] = matmul(q, k);
+  let mul_1: Tensor[2, t, s, f32] = mul(matmul_1, f32(0.5));
+  let add_1: Tensor[2, t, s, f32] = add(mul_1, mask);
+  let softmax_1: Tensor[2, t, s, f32] = softmax(add_1);
+  let matmul_2: Tensor[2, t, 3, f32] = matmul(softmax_1, v);
+  matmul_2
+}
+
+// ---- scores that something else reads are written, so kernels stay apart
+// ROUNDED
+fn main<t, s>(
+  q: Tensor[t, 4, f32], k: Tensor[4, s, f32], v: Tensor[s, 3, f32]
+) -> (Tensor[t, 3, f32], Tensor[t, s, f32]) {
+  let p = softmax{axis=-1}(matmul(q, k));
+  (matmul(p, v), p)
+}
+// ====
+fn main<t, s>(
+  q: Tensor[t, 4, f32],
+  k: Tensor[4, s, f32],
+  v: Tensor[s, 3, f32]
+) -> (Tensor[t, 3, f32], Tensor[t, s, f32]) {
+  let matmul_1: Tensor[t, s, f32] = @matmul(q, k);
+  let p: Tensor[t, s, f32] = @softmax(matmul_1);
+  let matmul_2: Tensor[t, 3, f32] = @matmul_1(p, v);
+  let t: (Tensor[t, 3, f32], Tensor[t, s, f32]) = (matmul_2, p);
+  t
+}
+
+fn matmul "matmul"<t, s>(q: Tensor[t, 4, f32], k: Tensor[4, s, f32]) -> Tensor[t, s, f32] {
+  let matmul_1: Tensor[t, s, f32] = matmul(q, k);
+  matmul_1
+}
+
+fn softmax "softmax"<t, s>(matmul_1: Tensor[t, s, f32]) -> Tensor[t, s, f32] {
+  let p: Tensor[t, s, f32] = softmax(matmul_1);
+  p
+}
+
+fn matmul_1 "matmul"<t, s>(p: Tensor[t, s, f32], v: Tensor[s, 3, f32]) -> Tensor[t, 3, f32] {
+  let matmul_1: Tensor[t, 3, f32] = matmul(p, v);
+  matmul_1
+}
+
+// ---- one query is no attention in blocks of rows
+// ROUNDED
+fn main<s>(q: Tensor[2, 1, 4, f32], k: Tensor[2, 4, s, f32], v: Tensor[2, s, 3, f32]) -> Tensor[2, 1, 3, f32] {
+  matmul(softmax{axis=-1}(matmul(q, k)), v)
+}
+// ====
+fn main<s>(
+  q: Tensor[2, 1, 4, f32],
+  k: Tensor[2, 4, s, f32],
+  v: Tensor[2, s, 3, f32]
+) -> Tensor[2, 1, 3, f32] {
+  let matmul_1: Tensor[2, 1, s, f32] = @matmul(q, k);
+  let softmax_1: Tensor[2, 1, s, f32] = @softmax(matmul_1);
+  let matmul_2: Tensor[2, 1, 3, f32] = @matmul_1(softmax_1, v);
+  matmul_2
+}
+
+fn matmul "matmul"<s>(q: Tensor[2, 1, 4, f32], k: Tensor[2, 4, s, f32]) -> Tensor[2, 1, s, f32] {
+  let matmul_1: Tensor[2, 1, s, f32] = matmul(q, k);
+  matmul_1
+}
+
+fn softmax "softmax"<s>(matmul_1: Tensor[2, 1, s, f32]) -> Tensor[2, 1, s, f32] {
+  let softmax_1: Tensor[2, 1, s, f32] = softmax(matmul_1);
+  softmax_1
+}
+
+fn matmul_1 "matmul"<s>(
+  softmax_1: Tensor[2, 1, s, f32],
+  v: Tensor[2, s, 3, f32]
+) -> Tensor[2, 1, 3, f32] {
+  let matmul_1: Tensor[2, 1, 3, f32] = matmul(softmax_1, v);
+  matmul_1
+}

@@ -127,6 +127,7 @@ def test_tiles_follow_the_budget_and_what_was_promised_holds(tmp_path, whole) ->
 
 
 @pytest.mark.llvm
+@pytest.mark.slow
 def test_tiles_follow_the_size_of_a_memory_of_the_board(tmp_path) -> None:
     seen: list[int] = []
     for size in (1 << 14, 1 << 12):
@@ -208,6 +209,7 @@ def test_declarations_that_cannot_be_are_refused(tmp_path, of: str, message: str
 
 
 @pytest.mark.llvm
+@pytest.mark.slow
 def test_explanations_say_the_tiles_and_the_room_that_a_compilation_gives(tmp_path, whole) -> None:
     takes, most = whole
     notes: set[str] = set()

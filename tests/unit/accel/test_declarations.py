@@ -128,8 +128,22 @@ def test_patterns_name_all_operands() -> None:
         def nothing_given(self, p):
             return p.call(p.op("relu", p.tensor("x", i32)), Lost.move)
 
-    with pytest.raises(inlay.CompileError, match="found the operands none of 'move', needed x"):
+    with pytest.raises(inlay.CompileError, match="none of 'move' in the pattern 'nothing_given', needed x"):
         Patterns.of(describe(Short).architecture({}))
+
+
+def test_one_immediate_that_is_said_for_two_numbers_is_two() -> None:
+    class Ends(Accelerator):
+        ram, run, byte, N = Shared(), Queue(), Imm(-128, 127), Dim(1, 9)
+
+        @instruction(run, y=Out(ram, i8, (N,)), low=byte, high=byte, cycles=N)
+        def fill(self, y, low, high):
+            for (i,) in nest(y.shape):
+                y[i] = low + high
+
+    low, high = Ends.fill.immediates.values()
+    assert (low.low, low.high) == (high.low, high.high)
+    assert low.sym is not high.sym
 
 
 def test_patterns_return_a_call() -> None:

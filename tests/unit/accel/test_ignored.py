@@ -45,7 +45,7 @@ QUEUE = 'ram, run = Shared("the memory of the host"), Queue()'
             CALLS,
             QUEUE,
             f"{QUEUE}\n    later = Token(run, run, push='a', pop='b')",
-            "the token 'later', which is not",
+            "the Token 'later', which is not",
         ),
         (
             CALLS,

@@ -113,9 +113,7 @@ def test_a_product_without_a_bias_has_one_of_0() -> None:
 
 
 def test_a_product_without_what_follows_it_is_missed() -> None:
-    found, misses = offered(
-        PRODUCT, AcceleratorBackend("strawberry", Strawberry), find_board("strawberry")
-    )
+    found, misses = offered(PRODUCT, AcceleratorBackend("strawberry", Strawberry), find_board("strawberry"))
     why = "dense takes matmul_integer with requantize behind it: matmul_integer is read by no operator"
     assert (found, misses) == ([], {"matmul_integer": why})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -48,6 +49,26 @@ def around(p: Program) -> str:
 GRAPHS: tuple[Callable[[Program], str], ...] = (towers, joined, unequal, around)
 
 
+def drawn(seed: int) -> Callable[[Program], str]:
+    """Convolutions and sums of values that are there; what nothing reads is a result."""
+
+    def graph(p: Program) -> str:
+        r, values, read = Random(seed), ["x"], set[str]()
+        for _ in range(r.choice((3, 3, 4))):
+            if len(values) > 2 and r.random() < 0.4:
+                operands = r.sample(values[1:], 2)
+                values.append(p.residual(*operands))
+            else:
+                operands = [r.choice(values)]
+                groups = r.choice((1, 1, 16))
+                values.append(p.convolution(operands[0], SHAPE, 16, r.choice((1, 3)), groups))
+            read.update(operands)
+        left = [v for v in values[1:] if v not in read]
+        return left[0] if len(left) == 1 else f"({', '.join(left)})"
+
+    return graph
+
+
 def orders() -> list[Board]:
     """The board chocolate with its accelerators in every order of declaration; two of them are equal."""
     board = find_board("chocolate")
@@ -72,6 +93,14 @@ def test_plans_are_as_good_as_the_best_in_every_order_of_declaration(graph: Call
         assert c.outcome.time <= first_match(c)
         times.add(round(c.outcome.time))
     assert len(times) == 1
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("seed", range(24))
+def test_plans_of_drawn_graphs_are_as_good_as_the_best_of_all_choices(seed: int) -> None:
+    c = choices_of(module_of(drawn(seed)), find_board("chocolate"))
+    least = least_of_all(c)
+    assert bound_of_all(c) <= least <= c.outcome.time <= 1.05 * least
 
 
 @pytest.mark.parametrize("graph", [towers, unequal])

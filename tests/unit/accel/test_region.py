@@ -233,15 +233,18 @@ def test_the_mock_runs_the_commands_of_a_region_one_by_one(folder) -> None:
     np.testing.assert_array_equal(executable_of(found.program, threads=1).run({"x": X})["y"], want)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("old", "new", "section", "message"),
     [
         ("", "", "", ""),
+        ("source = -1 if c.x.command is None else c.x.command", "source = -1", "region graph, or the driver", "the driver gives something else"),
         ("c.zero.value,", "c.zero.value + 1,", "driver", "the driver gives something else"),
         ("*r.outputs, ", "", "encoding", "vendor.h declares something else"),
         ("r.scratch(inside)", "7", "encoding", "vendor.h declares something else"),
         ("r.scratch(inside))", "r.scratch(inside)), 1", "", "no call"),
         ("    @region", "    @encodes(layer)\n    def more(self, c):\n        return call('f')\n\n    @region", "declarations", "beside a region, which writes all commands"),
+        ("    @region", "    @region\n    def other(self, r):\n        return call('f')\n\n    @region", "declarations", "found the regions other, graph, needed one"),
         ("    launch_cycles", "    rows = Choice(1)\n    launch_cycles", "declarations", "a Choice or a Temp beside a region"),
     ],
 )  # fmt: skip
@@ -250,4 +253,5 @@ def test_the_kit_checks_regions(folder, old, new, section, message) -> None:
     found = [c for c in checks(backend_in_file(str(folder / "vendor.py")), 3, 0) if isinstance(c, Checked)]
     failed = [c for c in found if c.failure]
     assert bool(failed) == bool(message)
+    assert message or (found[-1].section, found[-1].trials) == ("regions of several matches", 1)
     assert all(section in c.section and message in c.failure for c in failed), failed

@@ -67,7 +67,7 @@ def command(
     body = parsed(text).functions["main"].body
     (block,) = blocks(body)
     found = [x for x in backend.patterns(parameters).at(spine(body)[1], block) if not isinstance(x, Mismatch)]  # type: ignore[arg-type]
-    (only,) = found
+    only, *_ = found  # others leave a pad to the host
     assert isinstance(only, TiledCommand)
     return only
 
@@ -220,6 +220,22 @@ def test_the_model_refuses(name, fault) -> None:
 def test_limits_are_reasons() -> None:
     groups = convolution(8, 8, 9, 3, groups=2)
     assert command(groups).reasons == ("groups 2 of 8 channels: one for all, or one for each",)
+
+
+@pytest.mark.parametrize("number", [0, -7])
+def test_a_copy_puts_around_a_tile_what_it_can(number: int, tmp_path) -> None:
+    text = SOURCE
+    for old, new in (
+        ("Imm(-128, 127)), b", f"{number}), b"),
+        (" value:8s", " more:8s"),
+        (" value=c.value,", ""),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "strawberry.py").write_text(text)
+    backend = backend_in_file(str(tmp_path / "strawberry.py"))
+    found = command(convolution(4, 4, 9, 3), backend)
+    assert found.reasons == (() if number else ("ld_act puts 0 around a tile of x: -7 is there",))
 
 
 def residual(x: str, z: str) -> str:

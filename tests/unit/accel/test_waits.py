@@ -89,6 +89,7 @@ def random_commands(seed: int, count: int = 14) -> list[Planned]:
     return [Planned("run", r.choice("abc"), reads=(span(),), writes=(span(),)) for _ in range(count)]
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(60))
 def test_counts_order_every_conflict_and_none_is_stricter_than_needed(seed: int) -> None:
     most = Random(seed).randrange(4)
@@ -112,6 +113,7 @@ def events(kind: str) -> tuple[Register, ...]:
     return tuple(Register(f"{a}{b}", n, a, b) for a, b in ("ab", "ba", "bc", "cb") for n in range(2))
 
 
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("kind", ["of all", "of pairs"])
 @pytest.mark.parametrize("seed", range(60))
 def test_the_fewest_events_order_every_conflict_and_none_can_be_left_out(seed: int, kind: str) -> None:
@@ -161,6 +163,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("shape", ["conv", "depthwise"])
 def test_a_device_that_waits_in_another_way_computes_the_same(name: str, shape: str) -> None:
@@ -209,6 +212,7 @@ def test_the_mock_refuses_words_with_a_count_too_large() -> None:
         Launcher(arch, Mock(), "npu0", wrong, module.functions["main"].params)([x, y], [])
 
 
+@pytest.mark.slow
 def test_copies_run_beside_instructions_and_explanations_say_who_waits() -> None:
     tokens_take = command(TEXTS["wide"]).total
     notes = {name: made(name, TEXTS["wide"]) for name in VARIANTS}
@@ -222,8 +226,8 @@ def test_copies_run_beside_instructions_and_explanations_say_who_waits() -> None
 
 FEW = Events(4)
 WRONG = [
-    (Counted, {"order": (Counted.loads, Counted.runs)}, "the atmost 'stores', which is not in `order`"),
-    (Counted, {"loads": AtMost(LOAD, -1)}, "found the atmost 'loads', which is not"),
+    (Counted, {"order": (Counted.loads, Counted.runs)}, "the AtMost 'stores', which is not in `order`"),
+    (Counted, {"loads": AtMost(LOAD, -1)}, "found the AtMost 'loads', which is not"),
     (
         Counted,
         {"order": (*Counted.order, *Evented.order)},

@@ -184,15 +184,28 @@ entry main("x", "w") -> ("y", "z");
 """
 
 
+SMALL_PART = """
+fn main(x: Tensor[64, 64, f32]) -> Tensor[64, f32] {
+  let a = softmax{axis=1}(x);
+  reduce_max{axes=[1], keepdims=false}(softmax{axis=0}(add(a, x)))
+}
+entry main("x") -> ("y");
+"""
+
+
 @pytest.mark.llvm
-def test_results_in_a_memory_of_fixed_places_are_copied_out_but_one():
-    """The block goes with the last one; the others are the caller's, elsewhere, and not in the sum."""
+@pytest.mark.parametrize(
+    ("source", "shapes", "copied"),
+    [(OUT_OF_BLOCKS, [(8, 16), (16, 32)], 8 * 32 * 4), (SMALL_PART, [(64, 64)], 64 * 4)],
+)
+def test_results_in_a_memory_of_fixed_places_are_copied_out(source, shapes, copied):
+    """The block goes with the last one that is no small part of it; others are the caller's, elsewhere."""
     text = 'summary = "s"\n[[memory]]\nname = "ram"\nkind = "static"\nbytes = "64KiB"\n'
     text += '[[device]]\nname = "cpu"\narch = "native"\nmemories = ["ram"]\n'
     board = read_board("static", text, place="static.toml")
-    module = infer_types(parse_module(OUT_OF_BLOCKS, table()))
+    module = infer_types(parse_module(source, table()))
     (found,) = inlay.explain(module, board, view="memory", threads=1).accounts
     exe = inlay.compile(module, board=board, threads=1, cache="none")
-    exe(np.ones((8, 16), np.float32), np.ones((16, 32), np.float32))
-    assert found.copies == exe.usage().copied_bytes == 8 * 32 * 4
+    exe(*(np.ones(shape, np.float32) for shape in shapes))
+    assert found.copies == exe.usage().copied_bytes == copied
     assert found.peak + found.copies == exe.usage().peak_bytes

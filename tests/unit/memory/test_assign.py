@@ -18,8 +18,8 @@ from inlay.ir.parser import parse_module
 from inlay.ir.types import STORAGE
 from inlay.machine.board_file import find_board
 from inlay.machine.memory import Pool, PoolKind
+from inlay.memory.activations import Storage
 from inlay.memory.assign import Assigner, Item
-from inlay.memory.lifetimes import Storage
 from inlay.ops.table import table
 from inlay.packing.buffer import Buffer
 from inlay.packing.plan import plan as pack

@@ -307,7 +307,7 @@ def test_a_budget_that_means_nothing_is_refused(text, id, found):
 def test_what_is_compiled_says_its_budget(tmp_path, capsys):
     path, made = tmp_path / "p.inl", tmp_path / "p.inlay"
     path.write_text(HALVES)
-    words = ["compile", str(path), "-o", str(made), "--budget", "host=1MB"]
+    words = ["compile", str(path), "-o", str(made), "--budget", "host=1MB", "--threads", "1"]
     assert main(words) == 0
     assert "budget of host, 976.6 KiB: takes at most" in capsys.readouterr().out
     assert main(["run", str(made), "--json"]) == 0

@@ -25,8 +25,8 @@ from inlay.machine.board import Board
 from inlay.machine.board_file import find_board
 from inlay.machine.memory import Pool, PoolKind
 from inlay.machine.target import host
+from inlay.memory.activations import Activation, Storage
 from inlay.memory.choose_memories import Chooser, Known, MemoryOptions
-from inlay.memory.lifetimes import Activation, Storage
 from inlay.ops.table import table
 from inlay.runtime.session import executable_of
 from tests.data import model_case
@@ -203,9 +203,7 @@ def test_symbolic_sizes_count_at_their_bound(native):
     text = SYMBOLIC.replace("WEIGHTS", weights)
     with pytest.raises(CompileError, match="bytes have no bound") as caught:
         compilation(module(text), board=native, cache="none")
-    assert "bound the dim in the program: fn main<n <= 512>(..); fix it: --fix-dim n=SIZE" in str(
-        caught.value
-    )
+    assert "bound the dim: --bound-dim n=SIZE; fix it: --fix-dim n=SIZE" in str(caught.value)
     bound = module(text.replace("fn main<n>", "fn main<n <= 100>"))
     (plan,) = compilation(bound, board=native, cache="none").report.plans
     assert [p.block for p in plan.parts if p.memory == "fast"] == [lit(3200)]

@@ -16,7 +16,7 @@ from inlay.ir.expr import Call, Expr, OpRef, Var
 from inlay.ir.loop_trace import Step
 from inlay.ir.module import Module
 from inlay.ir.types import STORAGE, IntType
-from inlay.memory.lifetimes import Storage
+from inlay.memory.activations import Storage
 from inlay.memory.plan_memory import plan_module
 from inlay.memory.size_classes import ALIGNMENT, pack_classes
 from inlay.ops.memory import ALLOC_STORAGE

@@ -1,6 +1,7 @@
 /* Laws of the packing algorithms on drawn lists of buffers.
  *
  *   search_laws plans COUNT SEED   every algorithm gives plans: aligned, within the capacity, nothing shared
+ *   search_laws blocks COUNT SEED  a plan of glued blocks is a plan of the buffers, and they fill each moment alike
  *   search_laws exact COUNT SEED   exact search finds what trying all orders finds, and nothing below it
  *
  * Values are drawn and put into groups that share one buffer, as aliases do: a buffer lives as long as any
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "climb.h"
+#include "compose.h"
 #include "greedy.h"
 #include "random.h"
 #include "restart.h"
@@ -139,6 +141,48 @@ static int check_plans(const drawn_t *d)
     return 1;
 }
 
+/* The bytes that live at a moment, each size rounded up to a multiple of a step. */
+static int64_t load_at(const packing_instance_t *g, int64_t moment, int64_t step)
+{
+    int64_t live = 0;
+    int b;
+    for (b = 0; b < g->count; b++)
+        if (g->lower[b] <= moment && moment < g->upper[b]) live += packing_align(g->size[b], step);
+    return live;
+}
+
+static int check_blocks(const drawn_t *d)
+{
+    int64_t offsets[BUFFERS + 1], of_blocks[BUFFERS + 1];
+    int32_t order[BUFFERS + 1], i;
+    int64_t step = d->align[0]; /* alignments are powers of two: the least one divides all */
+    packing_composed_t c;
+    packing_budget_t budget;
+    packing_fit_t fit;
+    for (i = 1; i < d->g.count; i++)
+        if (d->align[i] < step) step = d->align[i];
+    if (!packing_compose(&d->g, 50 + (int)draw(51), &state, &c)) exit(2);
+    if (c.instance.count > d->g.count) return fail(d, "more blocks than buffers", 0, NULL);
+    /* Times of blocks are sections of buffers. */
+    for (i = 0; i < d->g.sections; i++)
+        if (load_at(&c.instance, i, 1) != load_at(&d->g, d->g.moment[i], step))
+            return fail(d, "blocks that take other bytes", i, NULL);
+    for (i = 0; i < c.instance.count; i++) {
+        int32_t at = (int32_t)draw((uint32_t)i + 1);
+        order[i] = order[at];
+        order[at] = i;
+    }
+    if (!packing_fit_init(&fit, &c.instance)) exit(2);
+    begin(&budget, 1000);
+    packing_fit_run(&fit, order, PACKING_FIRST_FIT, &budget, of_blocks);
+    packing_fit_drop(&fit);
+    for (i = 0; i < d->g.count; i++)
+        offsets[i] = of_blocks[c.block[i]] + c.base[i];
+    i = is_plan(d, "blocks", offsets, packing_peak(&c.instance, of_blocks));
+    packing_composed_drop(&c);
+    return i;
+}
+
 /* The least peak: in the plan with the least sum of offsets everything lies on something, so buffers can
  * be placed in the order of their offsets, each on what conflicts and is there. All orders are tried. */
 static void try_orders(const drawn_t *d, int64_t *offsets, int placed, int64_t last, int64_t *best)
@@ -185,12 +229,15 @@ static int check_exact(const drawn_t *d)
 int main(int argc, char **argv)
 {
     long i, count = argc > 2 ? atol(argv[2]) : 1000;
-    int is_exact = argc > 1 && !strcmp(argv[1], "exact"), ok = 1;
+    const char *law = argc > 1 ? argv[1] : "plans";
+    int (*check)(const drawn_t *) =
+        !strcmp(law, "exact") ? check_exact : !strcmp(law, "blocks") ? check_blocks : check_plans;
+    int ok = 1;
     drawn_t d;
     state = argc > 3 ? (uint64_t)atol(argv[3]) : 1;
     for (i = 0; ok && i < count; i++) {
         draw_list(&d);
-        ok = is_exact ? check_exact(&d) : check_plans(&d);
+        ok = check(&d);
         packing_drop(&d.g);
     }
     printf("%ld lists\n", i);

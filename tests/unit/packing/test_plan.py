@@ -129,6 +129,8 @@ def test_known_problems(name):
     assert found.peak <= greedy
     if name.startswith(("tvm", "example")):
         assert found.peak == found.lower_bound
+    if capacity := facts["capacity"]:
+        assert plan(buffers, capacity=capacity, steps=20_000).within(capacity)
 
 
 @pytest.mark.slow
@@ -166,6 +168,43 @@ def test_a_long_chain_needs_no_more_than_two_neighbors():
     random = Random(1)
     chain = [Buffer(str(i), i, i + 2, 64 * random.randrange(1, 2000), 64) for i in range(2_000)]
     assert plan(chain, steps=0).proved
+
+
+def pieces(count, seed, share):
+    """A rectangle of time and bytes, cut in two again and again; some pieces are not there, some are smaller."""
+    random, found = Random(seed), [(0, 1000, 0, 1000)]
+    while len(found) < count:
+        area = [(b - a) * (d - c) * random.random() for a, b, c, d in found]
+        a, b, c, d = found.pop(area.index(max(area)))
+        if b - a > 1 and (random.random() < share or d - c < 2):
+            at = random.randrange(a + 1, b)
+            found += [(a, at, c, d), (at, b, c, d)]
+        else:
+            at = random.randrange(c + 1, d) if d - c > 1 else d
+            found += [(a, b, c, at), (a, b, at, d)]
+    kept = [p for p in found if p[2] < p[3] and random.random() > 0.05]
+    random.shuffle(kept)
+    return [
+        Buffer(str(i), a, b, max(int((d - c) * random.uniform(0.9, 1)), 1) if i % 9 == 0 else d - c)
+        for i, (a, b, c, d) in enumerate(kept)
+    ]
+
+
+@pytest.mark.parametrize(("count", "seed", "share"), [(300, 1, 0.5), (300, 2, 0.35), (400, 2, 0.35)])
+def test_lists_that_come_from_few_decisions_are_planned_soon(count, seed, share):
+    """What a search for single buffers does not decide within so many steps."""
+    found = plan(pieces(count, seed, share), capacity=1000, steps=60_000)
+    assert found.within(1000)
+
+
+def test_blocks_prove_nothing():
+    """Two of one lifetime are glued at once, and have no plan; apart, there is one."""
+    rows = [(0, 4, 3), (0, 4, 3), (0, 2, 4), (2, 4, 4), (1, 3, 2)]
+    buffers = [Buffer(str(i), *row) for i, row in enumerate(rows)]
+    least = plan(buffers, steps=2_000)
+    assert least.proved
+    assert plan(buffers, capacity=least.peak - 1, steps=2_000).within(least.peak - 1) is False
+    assert plan(buffers, capacity=least.peak, steps=2_000).within(least.peak)
 
 
 def test_parts_that_nothing_connects_are_decided_by_themselves():

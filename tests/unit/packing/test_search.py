@@ -28,6 +28,7 @@ def laws():
     ("law", "count"),
     [
         ("plans", 1_000),
+        ("blocks", 20_000),
         ("exact", 1_000),
         pytest.param("plans", 1_000_000, marks=pytest.mark.slow),
         pytest.param("exact", 10_000, marks=pytest.mark.slow),

@@ -9,7 +9,7 @@ import inlay
 from inlay.base.diagnostics import CompileError, InlayError, UnsupportedError
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
-from inlay.pipeline.fixed_dims import with_dims
+from inlay.pipeline.fixed_dims import with_bounds, with_dims
 
 PROGRAM = """
 fn main<n in 1..64 step 4, m <= n>(x: Tensor[n, 3, f32], y: Tensor[m, 3, f32]) -> (Tensor[n * 3, f32], int[m]) {
@@ -71,3 +71,29 @@ def test_an_entry_that_is_called():
 def test_explain_sees_the_same_sizes():
     assert set(inlay.explain(module(WEIGHTED)).sizes) == {"n", "k"}
     assert not inlay.explain(module(WEIGHTED), dims=("n=5", "k=7")).sizes
+
+
+def test_a_dim_that_is_bounded_stays_open():
+    made = inlay.compile(module(WEIGHTED), bounds=("n=6",), dims=("k=5",))
+    for n in (1, 6):
+        assert made(np.ones((n, 5), np.float32), np.ones((5, 4), np.float32)).shape == (n, 4)
+    with pytest.raises(InlayError, match="n <= 6; found n = 7"):
+        made(np.ones((7, 5), np.float32), np.ones((5, 4), np.float32))
+    (n, m) = with_bounds(module(PROGRAM), ("n=9", "m=3")).functions["main"].dims
+    assert (str(n.high), str(m.high)) == ("9", "min(3, n)")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        (("q=3",), "--bound-dim q, which is no dim of the inputs"),
+        (("n=68",), "found --bound-dim n=68, needed at least 1 and at most 64"),
+        (("n=0",), "found --bound-dim n=0, needed at least 1"),
+        (("n",), "found --bound-dim n, needed NAME=SIZE"),
+        (("n=4", "n=8"), "found two sizes of n"),
+    ],
+)
+def test_bounds_that_cannot_be(bounds, said):
+    with pytest.raises(CompileError) as failure:
+        with_bounds(module(PROGRAM), bounds)
+    assert said in str(failure.value)

@@ -71,6 +71,18 @@ void packing_drop(packing_instance_t *g)
     g->moment = NULL;
 }
 
+int64_t packing_common_alignment(const packing_instance_t *g)
+{
+    int64_t found = g->count ? g->align[0] : 1, other, rest;
+    int32_t b;
+    for (b = 1; b < g->count; b++)
+        for (other = g->align[b]; other; other = rest) {
+            rest = found % other;
+            found = other;
+        }
+    return found;
+}
+
 int packing_spend(packing_budget_t *b, int64_t steps)
 {
     if (b->is_stopped) return 0;

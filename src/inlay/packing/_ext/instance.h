@@ -51,6 +51,9 @@ static inline int64_t packing_align(int64_t offset, int64_t alignment)
     return (offset + alignment - 1) / alignment * alignment;
 }
 
+/* What divides all alignments, and so all offsets. */
+int64_t packing_common_alignment(const packing_instance_t *instance);
+
 /* Take steps; 0 when there are none left or somebody asked to stop. */
 int packing_spend(packing_budget_t *budget, int64_t steps);
 

@@ -314,6 +314,7 @@ void packing_outline_reset(packing_outline_t *o, int64_t capacity)
     memset(o->floor_why, 0, o->why_bytes);
     for (k = 0; k < g->sections; k++) {
         o->live[k] = 0;
+        o->failures[k] = 0;
         o->rest[k] = o->floor[k] = o->top[k] = 0;
         o->witness[k] = o->topmost[k] = -1;
         o->crossing[k] = 0;

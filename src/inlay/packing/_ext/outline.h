@@ -34,7 +34,7 @@ typedef struct packing_outline {
     int32_t *witness;  /* one of those that could be there */
     int64_t *top;      /* end of what is placed */
     int32_t *topmost;  /* that buffer, or -1 */
-    int64_t *failures; /* how often it was too full, in all runs */
+    int64_t *failures; /* how often it was too full, in this run */
     int32_t *crossing; /* not placed, in this section and the next */
     /* Sections to look at. */
     uint8_t *queued, *dirty;

@@ -3,10 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compose.h"
 #include "random.h"
 
 enum {
     FIRST_STEPS = 3000, /* of a try in the first round */
+    BLOCK_STEPS = 500,  /* of the shortest try with blocks */
+    LEFT_OUT = 30,      /* percent of blocks that at most are left out of a round of gluing */
     SCALE = 1024,       /* of logarithms */
     NOISE = 600         /* keys vary by half */
 };
@@ -21,6 +24,7 @@ typedef struct preference {
 static const preference_t preferences[] = {
     {FULLNESS, AREA}, {LENGTH, AREA}, {FULLNESS, LENGTH}, {AREA, SIZE}, {SECTIONS, SIZE},
 };
+enum { KINDS = sizeof preferences / sizeof *preferences };
 
 /* The logarithm to base 2 of a number from 1 on, times SCALE, by a chord from power to power. */
 static int64_t logarithm(int64_t value)
@@ -78,36 +82,113 @@ static void set_ranks(const packing_instance_t *g, const int64_t *measures, pref
         rank[keys[i].index] = i;
 }
 
-/* Search a part that nothing connects with another one. */
+/* What tries of one instance share. */
+typedef struct tries {
+    const packing_instance_t *g;
+    int64_t *measures;
+    packing_key_t *keys;
+    int32_t *rank;
+    packing_exact_t *search;
+} tries_t;
+
+static int begin_tries(tries_t *t, const packing_instance_t *g)
+{
+    size_t n = (size_t)g->count + 1;
+    t->g = g;
+    t->measures = measure(g);
+    t->keys = malloc(n * sizeof *t->keys);
+    t->rank = malloc(n * sizeof *t->rank);
+    t->search = packing_exact_new(g);
+    return t->measures && t->keys && t->rank && t->search;
+}
+
+static void end_tries(tries_t *t)
+{
+    packing_exact_free(t->search);
+    free(t->rank);
+    free(t->keys);
+    free(t->measures);
+}
+
+/* One try: a preference, a rule, and no more than so many steps. */
+static packing_answer_t try_once(tries_t *t, int round, uint64_t *random, int64_t limit, int64_t capacity,
+                                 packing_budget_t *budget, int64_t *offsets, int64_t *need)
+{
+    /* Each preference meets each rule. */
+    packing_branching_t rule = (packing_branching_t)((round + round / KINDS) % PACKING_BRANCHINGS);
+    int64_t whole = budget->left;
+    packing_answer_t answer;
+    set_ranks(t->g, t->measures, preferences[round % KINDS], packing_exact_blame(t->search), random, t->keys,
+              t->rank);
+    if (budget->left > limit) budget->left = limit;
+    whole -= budget->left;
+    answer = packing_exact_run(t->search, t->rank, rule, capacity, budget, offsets, need);
+    budget->left += whole;
+    return answer;
+}
+
+/* The number of an index from 1 on in 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 and so on: how long tries last where
+ * nobody knows how long one takes that succeeds (Luby, Sinclair and Zuckerman, 1993). */
+static int64_t luby(int64_t index)
+{
+    int64_t power = 1;
+    while (power < index + 1)
+        power *= 2;
+    return power == index + 1 ? power / 2 : luby(index - power / 2 + 1);
+}
+
+/* One try with blocks in the place of buffers. That no plan has these blocks says nothing. */
+static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint64_t *random, int64_t limit,
+                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets,
+                                   int *is_useful)
+{
+    packing_composed_t c;
+    tries_t t;
+    int64_t need;
+    int32_t b;
+    packing_answer_t answer = PACKING_NO_MEMORY;
+    if (!packing_spend(budget, 1 + g->count / 2)) return PACKING_UNDECIDED;
+    if (!packing_compose(g, 100 - (int)packing_random(random, LEFT_OUT), random, &c)) return answer;
+    *is_useful = c.instance.count < g->count;
+    if (*is_useful) {
+        if (begin_tries(&t, &c.instance))
+            answer = try_once(&t, round, random, limit, capacity, budget, t.measures, &need);
+        for (b = 0; answer == PACKING_FOUND && b < g->count; b++)
+            offsets[b] = t.measures[c.block[b]] + c.base[b];
+        end_tries(&t);
+    }
+    packing_composed_drop(&c);
+    return answer == PACKING_NONE || !*is_useful ? PACKING_UNDECIDED : answer;
+}
+
+/* Search a part that nothing connects with another one: for plans of buffers and of blocks in turns, which
+ * take as many steps each. A turn with buffers is one try. One with blocks is many, as a list of blocks is
+ * short, and is soon seen to be good or not. Even seeds begin with buffers, so what is easy is decided. */
 static packing_answer_t search_part(const packing_instance_t *g, int64_t capacity, int seed,
                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
-    enum { KINDS = sizeof preferences / sizeof *preferences };
-    size_t n = (size_t)g->count + 1;
-    int64_t *measures = measure(g);
-    packing_key_t *keys = malloc(n * sizeof *keys);
-    int32_t *rank = malloc(n * sizeof *rank);
-    packing_exact_t *s = packing_exact_new(g);
-    packing_answer_t answer = s && measures && keys && rank ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
-    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed, whole = budget->left;
+    tries_t t;
+    packing_answer_t answer = begin_tries(&t, g) ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
+    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed, end;
     uint64_t random = 1 + (uint64_t)seed;
-    int round;
-    for (round = 0; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; round++) {
-        /* Each preference meets each rule. */
-        packing_branching_t rule = (packing_branching_t)((round + round / KINDS) % PACKING_BRANCHINGS);
-        if (round && round % KINDS == 0 && limit < whole) limit += limit / 4;
-        set_ranks(g, measures, preferences[round % KINDS], s ? packing_exact_blame(s) : NULL,
-                  round < KINDS && !seed ? NULL : &random, keys, rank);
-        whole = budget->left;
-        if (budget->left > limit) budget->left = limit;
-        whole -= budget->left;
-        answer = packing_exact_run(s, rank, rule, capacity, budget, offsets, need);
-        budget->left += whole;
+    int round = 0, tried = 0, turn = seed, is_useful = 1;
+    for (; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; turn++) {
+        if (turn % 2 == 0) {
+            if (round && round % KINDS == 0 && limit < budget->left) limit += limit / 4;
+            answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, limit, capacity, budget,
+                              offsets, need);
+            round++;
+            continue;
+        }
+        /* Gluing takes no small part of a turn where there are very many buffers. */
+        end = g->count < limit ? budget->used + limit : 0;
+        while (is_useful && answer == PACKING_UNDECIDED && budget->used < end && budget->left &&
+               !budget->is_stopped) {
+            int64_t length = BLOCK_STEPS * luby(tried + 1);
+            answer = try_blocks(g, tried++, &random, length, capacity, budget, offsets, &is_useful);
+        }
     }
-    packing_exact_free(s);
-    free(rank);
-    free(keys);
-    free(measures);
+    end_tries(&t);
     return answer;
 }
 
@@ -171,8 +252,9 @@ static int32_t *find_reach(const packing_instance_t *g)
     return reach;
 }
 
-packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, int seed,
-                                packing_budget_t *budget, int64_t *offsets, int64_t *need)
+/* Search part by part. */
+static packing_answer_t search_parts(const packing_instance_t *g, int64_t capacity, int seed,
+                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
     packing_answer_t answer = PACKING_FOUND;
     int32_t *reach = find_reach(g), from, to, i;
@@ -194,5 +276,27 @@ packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, i
         drop_part(&part);
     }
     free(reach);
+    return answer;
+}
+
+/* Where all offsets are multiples of a step, what follows a buffer begins at a multiple. So sizes may be rounded
+ * up to it, which bounds see; of what is highest too, if the capacity is a multiple. */
+packing_answer_t packing_search(const packing_instance_t *g, int64_t capacity, int seed,
+                                packing_budget_t *budget, int64_t *offsets, int64_t *need)
+{
+    int64_t step = packing_common_alignment(g), *sizes;
+    packing_instance_t rounded = *g;
+    packing_answer_t answer;
+    int32_t b;
+    if (step == 1 || capacity % step) return search_parts(g, capacity, seed, budget, offsets, need);
+    sizes = malloc(((size_t)g->count + 1) * sizeof *sizes);
+    if (!sizes) return PACKING_NO_MEMORY;
+    for (b = 0; b < g->count; b++)
+        sizes[b] = packing_align(g->size[b], step);
+    rounded.size = sizes;
+    answer = search_parts(&rounded, capacity, seed, budget, offsets, need);
+    /* A plan of less would be one of less than a step more when it is rounded. */
+    if (answer == PACKING_NONE) *need -= step - 1;
+    free(sizes);
     return answer;
 }

@@ -1,4 +1,4 @@
-/* Exact search, started again and again with other preferences. */
+/* Exact search, started again and again with other preferences, of buffers and of blocks of them. */
 #ifndef INLAY_PACKING_RESTART_H
 #define INLAY_PACKING_RESTART_H
 

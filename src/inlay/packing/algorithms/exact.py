@@ -22,12 +22,16 @@ two buffers conflict if they share one.
 * **Restarts.** Which buffers and sections are tried first decides nearly everything. So the search starts
   again with other orders, which are drawn at random and prefer what was in sections that were too full.
 
-What every branch of a search that found nothing was short of is a lower bound.
+* **Blocks.** In turns with that, restarts search for a plan of buffers that are glued together: those with
+  one lifetime on each other, those of one size behind each other, again and again. There are fewer of them,
+  so a plan is found soon where there is one; where there is none, that says nothing.
+
+What every branch of a search of single buffers that found nothing was short of is a lower bound.
 
 Source: the search from below with floors by section is that of MiniMalloc (Moffitt, "MiniMalloc: A
 Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", 2023), which goes over all
 buffers in the order of offsets; branching by section, the bound by least offsets, the objective that
-orders equal solutions, conflict-directed backjumping, and learning from failures are additions.
+orders equal solutions, conflict-directed backjumping, learning from failures and blocks are additions.
 """
 
 from __future__ import annotations

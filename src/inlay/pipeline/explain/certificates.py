@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inlay.machine.memory import PoolKind
-from inlay.memory.plan import CONSTANTS, MemoryPart
+from inlay.memory.plan import CONSTANTS, REGIONS, MemoryPart
 from inlay.memory.size_classes import ALIGNMENT
 from inlay.packing.bounds import critical_moment
 from inlay.packing.buffer import Buffer, Plan, align, peak_of
@@ -30,7 +30,7 @@ def certificates_of(e: MemoryExplanation) -> Certified:
     """Return the certified plans of all functions, and of constants in memories of a fixed size."""
     plans: list[dict[str, Any]] = []
     without: list[str] = []
-    for plan in e.plans:
+    for plan in (p for p in e.plans if p.name != REGIONS):  # those are apart, and nothing is packed
         for part in plan.parts:
             name = f"{plan.name} in {e.memory(part)}"
             packed = _packed(e, part, is_constant=plan.name == CONSTANTS)

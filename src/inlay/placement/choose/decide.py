@@ -108,10 +108,7 @@ def decide(
     own = () if first else tuple(sets(maker))
     outcome = simple(problem) if first else _worthy(optimise(problem, own), problem, worth)
     problem, outcome = _moving(problem, own, outcome, first=first)
-    if outcome is None and len(board.devices) == 1:
-        # Nothing is chosen, and whether values fit is for the plan of memory to say, as when compiling.
-        problem = replace(problem, capacity=())
-        outcome = simple(problem)
+    problem, outcome = _alone(problem, outcome)
     depends: dict[str, int] = {}
     if asks and outcome is not None and not first and len(board.devices) > 1:
         depends = _depends(made, sets, maker.sizes, outcome, worth)
@@ -193,6 +190,14 @@ def _depends(
         if found is None or found.assignment != outcome.assignment:
             depends.setdefault(name, size)
     return depends
+
+
+def _alone(problem: Problem, outcome: Outcome | None) -> tuple[Problem, Outcome | None]:
+    """Return the only plan of a single device: whether its values fit is for the plan of memory to say."""
+    if outcome is not None or len(problem.devices) > 1:
+        return problem, outcome
+    free = replace(problem, capacity=())
+    return free, simple(free)
 
 
 def _worthy(outcome: Outcome | None, problem: Problem, worth: float) -> Outcome | None:

@@ -65,6 +65,7 @@ class ProblemMaker:
     ) -> None:
         self.module, self.board, self.graph = module, board, graph
         self.machine: Machine = graph.machine
+        self._host = self.machine.device_index[board.host.name]
         self.instances, self.operations = instances, operations
         self.sizes: dict[str, tuple[int, str]] = {}
         self.iterations: dict[str, tuple[float, str]] = {}
@@ -258,7 +259,7 @@ class ProblemMaker:
         return self._sources[value]
 
     def _home(self, value: int) -> int:
-        return self.pinned.get(self.graph.classes.find(value), 0)
+        return self.pinned.get(self.graph.classes.find(value), self._host)
 
     def _entries(self) -> Iterator[Instance]:
         """Yield the functions that are called from outside."""
@@ -292,7 +293,7 @@ class ProblemMaker:
         found: dict[tuple[int, int], None] = {}
         for instance in self._entries():
             for atom in leaves(instance.result):
-                device = self.pinned.get(self.graph.classes.find(atom), 0)
+                device = self.pinned.get(self.graph.classes.find(atom), self._host)
                 for maker in self._makers(self.graph.values.find(atom), by_value):
                     if maker >= 0:
                         found[maker, device] = None

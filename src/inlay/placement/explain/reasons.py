@@ -340,7 +340,11 @@ def _placed(
 
 def _against(told: _Told, index: int, device: int) -> str:
     """Return what the program would take with one operation somewhere else."""
-    problem, assigned, memories = told.decision.problem, told.assigned, told.found.graph.machine.board.memories
+    problem, assigned, memories = (
+        told.decision.problem,
+        told.assigned,
+        told.found.graph.machine.board.memories,
+    )
     cost = problem.tasks[index].costs[device]
     own = problem.tasks[index].costs[assigned[index]] or 0.0
     if cost is None:

@@ -34,7 +34,7 @@ def reuse_output(s: Schedule, buffer: str, output: str) -> None:
         Illegal: `schedule.kind`, `schedule.dependence`.
     """
     old, new = s.buffer(buffer), s.buffer(output)
-    if old.scope == Scope.PARAM or new not in s.outputs:
+    if old.scope == Scope.PARAM or (new.scope == Scope.PARAM and new not in s.outputs):
         raise illegal("kind", f"found {buffer} and {output}, needed a temporary and a result")
     if old.shape != new.shape or old.dtype != new.dtype or old.strides != new.strides:
         raise illegal("kind", f"found {buffer} of another shape or format than {output}")
@@ -44,9 +44,9 @@ def reuse_output(s: Schedule, buffer: str, output: str) -> None:
 
 def _require_last(s: Schedule, old: Buffer, new: Buffer) -> None:
     everything = s.accesses(s.body)
-    found = [x for x in everything if x.buffer is new]
+    found = [x for x in everything if x.buffer is new and x.writes]
     blocks = {x.block for x in found}
-    if len(blocks) != 1 or any(not x.writes for x in found):
+    if len(blocks) != 1:
         raise illegal("dependence", f"found {new.name} written by {len(blocks)} blocks, needed one")
     (last,) = blocks
     iters = [to_int(i.sym) for i in last.iters]
@@ -55,6 +55,10 @@ def _require_last(s: Schedule, old: Buffer, new: Buffer) -> None:
         raise illegal("kind", f"found {last.name} not to write each element of {new.name} once")
     if sorted(store.indices, key=str) != sorted(iters, key=str) or len(found) != 1:
         raise illegal("kind", f"found {last.name} to write a part of {new.name}")
+    if any(x.buffer is new and not x.writes and not x.order > found[0].order for x in everything):
+        raise illegal("dependence", f"found {new.name} read before {last.name}")
+    if new.scope != Scope.PARAM and new not in s.temporaries:
+        raise illegal("dependence", f"found {new.name} allocated further inside")
     touched = [x for x in everything if x.buffer is old]
     own = [x for x in touched if x.block is last]
     if any(x.writes or x.indices != found[0].indices for x in own):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inlay.arith.expr import Int, Sym, lit, symbols, to_int
+from inlay.arith.expr import Int, lit, to_int
 from inlay.loop.inits import iter_symbols
 from inlay.loop.stmt import For, IterKind, LoopKind, Stmt
 from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq, stmts_below
@@ -69,8 +69,6 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
                 f"found {block.name} to start its reduction over {loop}: each copy would",
                 hint="use decompose_reduction first",
             )
-    if any(loops_in_extent(s, old)):
-        raise illegal("extent", f"found the extent of {loop} to depend on a loop")
     parts = _parts(old.extent, tiles)
     made: list[Stmt] = []
     copies: list[Copy] = []
@@ -84,12 +82,6 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
         copies.append(Copy(tile, outer.name, inner.name, names))
     s.replace(place, seq(*made))
     return tuple(copies)
-
-
-def loops_in_extent(s: Schedule, loop: For) -> list[Sym]:
-    """Return the loop variables that the extent of a loop mentions."""
-    from_loops = {p.stmt.var for p in s.loop_place(loop.var.name).above() if isinstance(p.stmt, For)}
-    return [x for x in symbols(loop.extent) if x in from_loops]
 
 
 def _parts(extent: Int, tiles: Sequence[int]) -> list[tuple[Int, Int, int]]:

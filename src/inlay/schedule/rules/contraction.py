@@ -40,24 +40,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TypeGuard
 
-from inlay.analysis.register_tiles import heights, most_rows, panel_width
-from inlay.arith.dtype import DType
-from inlay.arith.expr import FloorDiv, Int, Sym, coefficient, from_atom, lit, symbols, to_int
+from inlay.arith.expr import Int, coefficient, symbols
 from inlay.loop.buffer import Scope
 from inlay.loop.inits import conjuncts
 from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
-from inlay.loop.stmt import Block, IterKind, LoopKind
+from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of, stores_of
-from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import as_integer, clip
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
-from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
@@ -72,55 +67,25 @@ from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.ahead import fetch_next
 from inlay.schedule.rules.choices import write_out_choices
-from inlay.schedule.rules.groups import (
-    columns_of,
-    dot_kind,
-    group_of,
-    is_contiguous,
-    is_product,
-    multiplies_vectors,
-    packed_panel,
-    sums_dots,
-    symbols_in,
-    use_dots,
-    widens_by_line,
-    written,
+from inlay.schedule.rules.contraction_plan import (
+    MAX_UNROLLED_DOTS,
+    Plan,
+    epilogue_of,
+    has_lines_of_rows,
+    no_contraction,
+    plan_contraction,
 )
+from inlay.schedule.rules.groups import dot_kind, group_of, multiplies_vectors, sums_dots, use_dots, written
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
-from inlay.schedule.rules.packing import Packing, pack, pack_inside, packing
+from inlay.schedule.rules.packing import pack, pack_inside
 from inlay.schedule.rules.stages import join, stages, vectorize_stages
 from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
-MAX_UNROLLED_DOTS = 4
-"""As many of dot products: where windows overlap, the groups of several steps would not fit registers."""
-MIN_PARALLEL_PANELS = 4
-"""With fewer panels than this, threads share lines instead."""
-
-
-def row_tiles(
-    target: Target, dtype: DType, panel: int, rows: Int, registers: int | None = None, *, dots: bool = False
-) -> tuple[int, ...]:
-    """Return the rows of the tiles that cover so many rows.
-
-    Args:
-        target: the machine.
-        dtype: of the sums.
-        panel: columns of a tile.
-        rows: of a line.
-        registers: for sums and factors; None for all that there are.
-        dots: whether many dot products are summed.
-    """
-    registers = target.vector_registers if registers is None else registers
-    vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
-    if rows.value is not None:
-        return heights(rows.value, vectors, registers, dots=dots)
-    most = most_rows(vectors, registers)
-    return tuple(sorted({most, min(4, most), 1}, reverse=True))
 
 
 def contraction(s: Schedule, target: Target) -> None:
@@ -150,12 +115,12 @@ def _contractions(s: Schedule, target: Target, *, plain: bool) -> None:
     if not reductions:
         raise illegal("class", "found no reduction, needed a sum of products")
     for block in reductions:
-        if why := _no_contraction(s, block):
+        if why := no_contraction(s, block):
             raise illegal("class", f"found '{block}', {why}, needed a sum of products along columns")
     if reductions == [blocks[0]] and multiplies_vectors(s.block(blocks[0]), target):
         raise illegal("class", f"found '{blocks[0]}', which multiplies rows with one column, needed columns")
     only = reductions[0] if len(reductions) == 1 and not plain else ""
-    if only and _has_lines_of_rows(s.block(only)) and stages(s, only) is None:
+    if only and has_lines_of_rows(s.block(only)) and stages(s, only) is None:
         # Rows of all lines are one line: few tiles are smaller than they could be.
         merge_axes(s, known=True)
     taken: list[str] = []
@@ -172,17 +137,17 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
 
     Args:
         s: the schedule, with the block still in the nest that `from_te` made.
-        block: a block of which `_no_contraction` has nothing to say.
+        block: a block of which `no_contraction` has nothing to say.
         target: the machine.
         plain: with tiles, and no more (`plain_contraction`).
 
     Returns:
         The blocks this took care of, by the names they had.
     """
-    epilogue = _epilogue(s, block)
+    epilogue = epilogue_of(s, block)
     taken: tuple[str, ...] = (block,) if epilogue is None else (block, epilogue)
     staged = stages(s, block) if epilogue is None and not plain else None
-    plan = _plan(s, block, target, () if staged is None else staged.axes)
+    plan = plan_contraction(s, block, target, () if staged is None else staged.axes)
     if plain:
         plan = replace(plan, packing=None)
     matrices = matrix_plan(s.block(block), plan.before, plan.after, plan.row, target)
@@ -193,6 +158,45 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
     is_staged = staged is not None or plain
     buffers = None if is_staged else plan_line_buffers(s, block, plan.before, plan.panel, target)
     plan = replace(plan, lines=None if buffers is None else buffers.lines)
+    begun = begin(s, block, epilogue, plan, target)
+    if staged is not None:
+        vectorize_stages(s, staged, target)
+        join(s, staged)
+        taken += (*staged.makers, staged.reader)
+    if plan.block is not None:
+        # Tiles of a block are then seen to be all that uses it.
+        begun = replace(begun, temporary=set_scope(s, begun.temporary, Scope.WORKSPACE, at=begun.outer))
+    if begun.packs is not None and plan.packing is not None:
+        pack_inside(s, begun.packs, block, plan.packing, plan.before)
+    if buffers is not None:
+        at = s.loops_of(block)[max(buffers.depth - 1, 0)]
+        taken += add_line_buffers(s, block, at, target, whole_rows=group_of(s.block(block)) is None)
+    finish(s, begun, target)
+    parallelize(s, s.loops_of(block)[0])
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A contraction whose loops are in order, before they are cut.
+
+    Attributes:
+        block: that multiplies.
+        plan: the order and the sizes.
+        packs: the block that packs a factor, in a nest of its own; None for none.
+        temporary: name of the buffer of sums.
+        outer: the outermost loop.
+    """
+
+    block: str
+    plan: Plan
+    packs: str | None
+    temporary: str
+    outer: str
+
+
+def begin(s: Schedule, block: str, epilogue: str | None, plan: Plan, target: Target) -> Begun:
+    """Put the loops of a contraction and of its epilogue into the order of a plan, as one nest."""
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
     packs = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
@@ -200,28 +204,18 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
     if target.has_fma and dot_kind(s.block(block), target) is None:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block)).name
-    outer = _merge_nests(s, (block, epilogue), plan)
-    if staged is not None:
-        vectorize_stages(s, staged, target)
-        join(s, staged)
-        taken += (*staged.makers, staged.reader)
-    if plan.block is not None:
-        # Tiles of a block are then seen to be all that uses it.
-        temporary = set_scope(s, temporary, Scope.WORKSPACE, at=outer)
-    if packs is not None and plan.packing is not None:
-        pack_inside(s, packs, block, plan.packing, plan.before)
-    if buffers is not None:
-        at = s.loops_of(block)[max(buffers.depth - 1, 0)]
-        taken += add_line_buffers(s, block, at, target, whole_rows=group_of(s.block(block)) is None)
-    guarded = s.block(block).predicate is not None
-    decompose_reduction(s, block, reduce_loops(s, block)[0])
-    use_dots(s, block, target)
-    _cut_rows(s, block, plan, temporary, target, guarded=guarded)
-    parallelize(s, s.loops_of(block)[0])
-    return taken
+    return Begun(block, plan, packs, temporary, _merge_nests(s, (block, epilogue), plan))
 
 
-def _cut_rows(s: Schedule, block: str, plan: _Plan, temporary: str, target: Target, *, guarded: bool) -> None:
+def finish(s: Schedule, begun: Begun, target: Target) -> None:
+    """Cut the rows of a contraction into tiles that are summed in registers."""
+    guarded = s.block(begun.block).predicate is not None
+    decompose_reduction(s, begun.block, reduce_loops(s, begun.block)[0])
+    use_dots(s, begun.block, target)
+    _cut_rows(s, begun.block, begun.plan, begun.temporary, target, guarded=guarded)
+
+
+def _cut_rows(s: Schedule, block: str, plan: Plan, temporary: str, target: Target, *, guarded: bool) -> None:
     """Cut rows into tiles and give each its sums in registers."""
     if plan.row is None:
         _finish(s, spatial_loops(s, block)[-2], temporary, block)
@@ -287,110 +281,7 @@ def _injective(s: Schedule, block: str, target: Target) -> None:
         parallelize(s, outer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Order and sizes for one contraction; axes are positions among its spatial iters.
-
-    Attributes:
-        before: axes outside the panels.
-        after: axes inside the panels, except the rows.
-        row: axis of the rows, None if there are none.
-        panel: columns in a panel.
-        tiles: rows of the tiles.
-        packing: of the factor with the columns, None where it is read as it is.
-        block: rows that a thread takes at once, None where threads share panels or other axes.
-        lines: of the outermost axis that are computed together, None for one after the other.
-    """
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    row: int | None
-    panel: int
-    tiles: tuple[int, ...]
-    packing: Packing | None
-    block: int | None
-    lines: int | None = None
-
-
-def _plan(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = ()) -> _Plan:
-    """Choose order and sizes; axes that are `outermost` are outside of all others."""
-    b = s.block(block)
-    dtype = written(b).dtype
-    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
-    column = spatial[-1]
-    columns = column.extent.value
-    second = [x for x in loads_of(b.body) if x.buffer is not written(b)]
-    mixes = any(column.sym not in symbols_in(x.indices) for x in second)
-    panel = packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
-    panel = _narrowed(panel, columns, target.lanes(dtype.itemsize))
-    by_column = [x for x in second if column.sym in symbols_in(x.indices)]
-    batch = {y for x in by_column for y in symbols_in(x.indices)} if mixes else set[Sym]()
-    others = range(len(spatial) - 1)
-    before = [i for i in others if spatial[i].sym in batch]
-    free = [i for i in others if i not in before and i not in outermost]
-    wide = [i for i in free if spatial[i].extent != 1]
-    row = (wide or free or [None])[-1]
-    free = [i for i in free if i != row]
-    packs = packing(b, panel, target) if mixes else None
-    few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
-    has_lines = any(spatial[i].extent != 1 for i in free)
-    if packs is None and not before and has_lines and (few or not mixes or widens_by_line(b, free, target)):
-        # Lines, from the inside out, so that neighbors are computed one after the other.
-        before, free = free[::-1], []
-    # The outermost loop is shared by threads: not one that is known to run once.
-    before.sort(key=lambda i: spatial[i].extent == 1)
-    before = [*outermost, *before]
-    kind = dot_kind(b, target)
-    registers = target.vector_registers if dtype.is_float else target.tile_registers(kind)
-    rows = None if row is None else spatial[row].extent
-    is_alone = is_product(b) and mixes and few and packs is None and not before and not has_lines
-    at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
-    line = rows if at_once is None else lit(at_once)
-    dots = _sums_many_dots(b, kind)
-    tiles = () if line is None else row_tiles(target, dtype, panel, line, registers, dots=dots)
-    return _Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
-
-
-def _has_lines_of_rows(b: Block) -> bool:
-    """Whether the rows of a product are on several axes that are known."""
-    lines = [i for i in b.iters if i.kind is IterKind.SPATIAL][:-1]
-    return is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
-
-
-def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
-    """Return into how many rows at a time threads cut rows that pass few panels."""
-    count = None if rows is None else rows.value
-    tile = most_rows(max(vectors, 1), registers)
-    if count is None or count < 2 * MIN_PARALLEL_PANELS * tile:
-        return None
-    return max((d for d in range(2 * tile, count // MIN_PARALLEL_PANELS + 1) if count % d == 0), default=None)
-
-
-def _narrowed(panel: int, columns: int | None, one: int) -> int:
-    """Return a panel no wider than the columns, unless they fill vectors badly: those are masked."""
-    if columns is None or columns >= panel:
-        return panel
-    return columns if columns % one == 0 or columns & (columns - 1) == 0 else panel
-
-
-def _sums_many_dots(b: Block, kind: DotProduct | None) -> bool:
-    """Whether a sum is of more dot products than are written out: short ones run beside the next tile's."""
-    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
-    known = [n for n in terms if n is not None]
-    return kind is not None and (len(known) < len(terms) or prod(known) > MAX_UNROLLED_DOTS * kind.width)
-
-
-def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
-    """Return the panel where nothing is packed."""
-    one = target.lanes(dtype.itemsize)
-    if columns is None:
-        return 2 * one
-    if mixes:
-        return panel_width(target, columns, None, None, sum_bytes=dtype.itemsize)
-    return 2 * one if columns % (2 * one) == 0 else one
-
-
-def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
+def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> str:
     """Give both nests the order of the plan and join them around each row.
 
     Returns the outermost loop.
@@ -409,11 +300,15 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: _Plan) -> str:
             before[0], line = split(s, before[0], plan.lines)
             lines = [line]
         order = [*before, *group]
+        is_cut = False
         if plan.block is not None and rows:
+            is_cut = (s.loop(rows[0]).extent % plan.block) != 0
             block, rows[0] = split(s, rows[0], plan.block)
-            order.append(block)
+            order.insert(0 if plan.blocks_first else len(order), block)
         order += [*lines, panel, *(spatial[i] for i in plan.after), *rows]
         reorder(s, [*order, *reducing, inner])
+        if is_cut:
+            clip(s, b, rows[0])  # the last block has fewer rows
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
     for x, y in zip(first, second[:-1], strict=False):
         merge(s, x, y)
@@ -510,74 +405,6 @@ def _finish(s: Schedule, around: str, temporary: str, block: str) -> None:
         if steps > most:
             break
         unroll(s, loop)
-
-
-# --------------------------------------------------------------------------- looking
-
-
-def _epilogue(s: Schedule, block: str) -> str | None:
-    """Return the block that reads each result of a contraction once, at its own place."""
-    names = s.block_names()
-    at = names.index(block)
-    result = written(s.block(block))
-    if at + 1 >= len(names) or result.scope == Scope.PARAM:
-        return None
-    index_unit_axes(s, names[at + 1])
-    following = s.block(names[at + 1])
-    if any(i.kind is IterKind.REDUCE for i in following.iters):
-        return None
-    spatial = [i.extent for i in s.block(block).iters if i.kind is IterKind.SPATIAL]
-    if [i.extent for i in following.iters] != spatial:
-        return None
-    here = tuple(to_int(i.sym) for i in following.iters)
-    loads = [x for x in loads_of(following) if x.buffer is result]
-    if any(x.indices != here for x in loads) or _write_indices(following) != here:
-        return None
-    readers = [n for n in names if any(x.buffer is result for x in loads_of(s.block(n)))]
-    return names[at + 1] if readers in ([block, names[at + 1]], [names[at + 1]]) else None
-
-
-def _write_indices(b: Block) -> tuple[Int, ...]:
-    return next(stores_of(b.body)).indices
-
-
-def _no_contraction(s: Schedule, block: str) -> str:
-    """Return why a block is no sum of products whose last axis is contiguous wherever it occurs."""
-    b = s.block(block)
-    stores = list(stores_of(b.body))
-    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
-    if len(stores) != 1 or not any(i.kind is IterKind.REDUCE for i in b.iters):
-        return "which computes several values at once"
-    if not spatial:
-        return "whose result is one number"
-    value = stores[0].value
-    products = (
-        [x for x in (value.lhs, value.rhs) if isinstance(x, Binary) and x.op is BinaryOp.MUL]
-        if isinstance(value, Binary) and value.op is BinaryOp.ADD
-        else []
-    )
-    if not products:
-        return "which sums no products"
-    column = spatial[-1].sym
-    found = [x for x in loads_of(b.body) if column in symbols_in(x.indices)]
-    group = group_of(b)
-    for load in found:
-        indices = columns_of(load, group)
-        if not (is_contiguous(indices, column) or _by_groups(indices, column)):
-            return f"which reads '{load.buffer.name}' across the last axis of the result"
-    return "" if found else "no operand of which has the last axis of the result"
-
-
-def _by_groups(indices: Sequence[Int], column: Sym) -> bool:
-    """Whether an axis only says which group of the last index is meant, as in grouped convolutions."""
-    if column in symbols_in(indices[:-1]):
-        return False
-    atoms = {a for monomial, _ in indices[-1].terms for a in monomial}
-    return all(
-        isinstance(a, FloorDiv) and a.numerator == to_int(column) and a.denominator.value is not None
-        for a in atoms
-        if column in symbols(from_atom(a))
-    )
 
 
 def _attempt(simplify: Callable[[Schedule, str], None], s: Schedule, block: str) -> None:

@@ -24,6 +24,7 @@ Long sums of floats are computed in blocks, wherever the vectors are: see `sums.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
@@ -46,6 +47,7 @@ from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.loops import spatial_loops
 from inlay.schedule.rules.nests import (
     CHEAP_BODY,
     MIXED_VECTORS,
@@ -107,7 +109,23 @@ def rows(s: Schedule, target: Target) -> None:
         raise illegal("class", "found no reduction, needed one along rows")
     merge_axes(s)
     _in_outputs(s)
-    nests = [_classified(block, target) for block in blocks_of(s.body)]
+    if not row_nests(s, s.block_names(), target):
+        _parallelize_each(s)
+
+
+def row_nests(s: Schedule, names: Sequence[str], target: Target, *, around: int = 0) -> int:
+    """Schedule neighboring nests row by row.
+
+    Args:
+        s: the schedule.
+        names: of the blocks, in order; each is in loops of its own, or in some that all share.
+        target: the machine.
+        around: how many loops all of them are in already. With none, threads share the rows.
+
+    Returns:
+        How many loops are over rows, with those around.
+    """
+    nests = [_classified(s, name, target) for name in names]
     shared = _shared(nests)
     sources = {b.block: a.block for a, b in pairwise(nests) if _makes_terms(s, a, b)}
     outer: list[list[str]] = []
@@ -117,10 +135,9 @@ def rows(s: Schedule, target: Target) -> None:
     for group in _merged(s, outer):
         if len(group) == shared and group:
             _own_temporaries(s, group[-1])
-        if group:
+        if group and not around:
             parallelize(s, group[0])
-    if not shared:
-        _parallelize_each(s)
+    return shared
 
 
 def _in_outputs(s: Schedule) -> None:
@@ -140,10 +157,11 @@ def _in_outputs(s: Schedule) -> None:
             break
 
 
-def _classified(block: Block, target: Target) -> _Nest:
+def _classified(s: Schedule, name: str, target: Target) -> _Nest:
+    block = s.block(name)
     spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
     size = width(block, target)
-    extents = tuple(i.extent for i in spatial)
+    extents = tuple(s.loop(x).extent for x in spatial_loops(s, name))
     if block.init is None:
         form = _Form.MAP
     elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, size):
@@ -360,11 +378,12 @@ def _merged(s: Schedule, nests: list[list[str]]) -> list[list[str]]:
 
 
 def _merge_into(s: Schedule, group: list[str], nest: list[str]) -> int:
-    """Merge loops from the outside in; return how many could be."""
+    """Merge loops from the outside in, but those that are one already; return how many are one then."""
     depth = 0
     for a, b in zip(group, nest, strict=False):
         try:
-            merge(s, a, b)
+            if a != b:
+                merge(s, a, b)
         except Illegal:
             break
         depth += 1
@@ -375,8 +394,9 @@ def _own_temporaries(s: Schedule, row: str) -> None:
     """Give each row temporaries of its own where nothing else reads them."""
     loop = s.loop(row)
     inside: dict[str, bool] = {}
+    mine = {x.buffer for x in s.accesses(loop)}
     for x in s.accesses(s.body):
-        if x.buffer.scope != Scope.WORKSPACE:
+        if x.buffer.scope != Scope.WORKSPACE or x.buffer not in mine:
             continue
         at_row = loop in x.loops
         swept = region(x, loop) if at_row else None

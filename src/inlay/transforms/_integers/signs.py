@@ -5,8 +5,8 @@
 
 To add 128 to a byte, or to take it off, turns its highest bit, and the zero point moves with it: what the
 integers stand for stays the same, and so does every sum. The format that a model has is a choice of its
-exporter; hardware has, as a rule, one multiplier. Bytes are turned where they are made and where they are read,
-and a turn of a turn is nothing: so what is left is at most one for each input and result of the program.
+exporter; hardware has, as a rule, one multiplier. Bytes are turned where they are made and where they are
+read, and a turn of a turn is nothing: what is left is at most one for each input and result of the program.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from inlay.arith.dtype import I8, I32, U8, DType
 from inlay.ir.expr import Call, Expr, OpRef
+from inlay.ir.types import TensorType
 from inlay.ops.elementwise import CastAttrs
 from inlay.ops.padding import PadAttrs, PadMode
 from inlay.ops.quantized import DequantizeAttrs
@@ -56,7 +57,7 @@ def turned(scene: Scene, atom: Expr) -> Expr:
 
 def source_of(scene: Scene, atom: Expr) -> Expr | None:
     """Return the bytes that were turned to be these; None where they were not."""
-    made = scene.call(atom)
+    made = scene.call(atom) if isinstance(atom.type, TensorType) else None
     if made is None or made[0] != "bitwise_xor" or type_of(atom).dtype not in BYTES:
         return None
     cast, bit = scene.call(made[1].args[0]), scene.array(made[1].args[1])
@@ -93,8 +94,10 @@ def turned_requantize(scene: Scene, call: Call) -> Expr | None:
 def turned_behind(scene: Scene, call: Call) -> Expr | None:
     """Move elements, or compare them, before they are turned; None where nothing of it was turned."""
     assert isinstance(call.callee, OpRef), "operators are called"
+    if not isinstance(call.type, TensorType) or not is_turned(scene, call.type.dtype):
+        return None
     sources = [source_of(scene, a) for a in call.args]
-    if not any(sources) or not is_turned(scene, type_of(call).dtype):
+    if not any(sources):
         return None
     name = call.callee.op.name
     found = _COMMUTING.get(name, _first)(scene, call, sources)
@@ -103,7 +106,7 @@ def turned_behind(scene: Scene, call: Call) -> Expr | None:
 
 def turned_cast(scene: Scene, call: Call) -> Expr | None:
     """Widen bytes that were turned: by a sum, which joins those behind it."""
-    x = source_of(scene, call.args[0])
+    x = None if scene.known.bytes is None else source_of(scene, call.args[0])
     if x is None or attrs_of(call, CastAttrs).dtype is not I32:
         return None
     wide = scene.bind("cast", (x,), CastAttrs(I32))
@@ -127,6 +130,7 @@ _Sources = list[Expr | None]
 
 def _first(scene: Scene, call: Call, sources: _Sources) -> list[Expr] | None:
     """What moves elements of its first operand."""
+    del scene
     return None if sources[0] is None else [sources[0], *call.args[1:]]
 
 
@@ -149,7 +153,7 @@ def _pad(scene: Scene, call: Call, sources: _Sources) -> list[Expr] | None:
     dtype = type_of(call.args[0]).dtype
     fill = call.args[2] if len(call.args) > 2 else scene.number(0, dtype)
     value = _moved_constant(scene, fill)
-    return None if value is None else [sources[0], call.args[1], value]
+    return None if value is None else [sources[0], *call.args[1:2], value]
 
 
 def _moved_constant(scene: Scene, atom: Expr) -> Expr | None:
@@ -166,4 +170,3 @@ _COMMUTING: Mapping[str, Callable[[Scene, Call, _Sources], list[Expr] | None]] =
     "minimum": _all,
     "pad": _pad,
 }
-

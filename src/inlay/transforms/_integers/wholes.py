@@ -16,15 +16,7 @@ from inlay.ir.op import Op
 from inlay.ops.layout import PermAttrs
 from inlay.ops.quantized import DequantizeAttrs
 from inlay.ops.resize import Mode, ResizeAttrs
-from inlay.transforms._integers.numbers import (
-    Factor,
-    StaysFloat,
-    Whole,
-    factor_of,
-    one,
-    smallest,
-    type_of,
-)
+from inlay.transforms._integers.numbers import Factor, StaysFloat, Whole, factor_of, one, smallest, type_of
 from inlay.transforms._integers.scene import Scene
 from inlay.transforms._integers.signs import taken
 from inlay.transforms._rules.rule_match import attrs_of

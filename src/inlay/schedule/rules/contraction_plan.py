@@ -1,0 +1,233 @@
+"""Order and sizes for contractions, and what one is: see `contraction.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from inlay.analysis.register_tiles import heights, most_rows, panel_width
+from inlay.arith.dtype import DType
+from inlay.arith.expr import FloorDiv, Int, Sym, from_atom, symbols, to_int
+from inlay.loop.buffer import Scope
+from inlay.loop.scalar import Binary, BinaryOp
+from inlay.loop.stmt import Block, IterKind
+from inlay.loop.walk import loads_of, stores_of
+from inlay.machine.dot_products import DotProduct
+from inlay.machine.target import Target
+from inlay.schedule.primitives.index_unit_axes import index_unit_axes
+from inlay.schedule.rules.groups import (
+    columns_of,
+    dot_kind,
+    group_of,
+    is_contiguous,
+    is_product,
+    packed_panel,
+    symbols_in,
+    widens_by_line,
+    written,
+)
+from inlay.schedule.rules.packing import Packing, packing
+from inlay.schedule.state import Schedule
+
+MAX_UNROLLED_DOTS = 4
+"""Dot products of a sum that are written out: where windows overlap, more groups would not fit registers."""
+MIN_PARALLEL_PANELS = 4
+"""With fewer panels than this, threads share lines instead."""
+
+
+def row_tiles(
+    target: Target,
+    dtype: DType,
+    panel: int,
+    rows: int | None,
+    registers: int | None = None,
+    *,
+    dots: bool = False,
+) -> tuple[int, ...]:
+    """Return the rows of the tiles that cover so many rows.
+
+    Args:
+        target: the machine.
+        dtype: of the sums.
+        panel: columns of a tile.
+        rows: of a line; None where their number is not known.
+        registers: for sums and factors; None for all that there are.
+        dots: whether many dot products are summed.
+    """
+    registers = target.vector_registers if registers is None else registers
+    vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
+    if rows is not None:
+        return heights(rows, vectors, registers, dots=dots)
+    most = most_rows(vectors, registers)
+    return tuple(sorted({most, min(4, most), 1}, reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Order and sizes for one contraction; axes are positions among its spatial iters.
+
+    Attributes:
+        before: axes outside the panels.
+        after: axes inside the panels, except the rows.
+        row: axis of the rows, None if there are none.
+        panel: columns in a panel.
+        tiles: rows of the tiles.
+        packing: of the factor with the columns, None where it is read as it is.
+        block: rows that a thread takes at once, None where threads share panels or other axes.
+        lines: of the outermost axis that are computed together, None for one after the other.
+        blocks_first: whether blocks of rows are outside of all else.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    row: int | None
+    panel: int
+    tiles: tuple[int, ...]
+    packing: Packing | None
+    block: int | None
+    lines: int | None = None
+    blocks_first: bool = False
+
+
+def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = ()) -> Plan:
+    """Choose order and sizes; axes that are `outermost` are outside of all others."""
+    b = s.block(block)
+    dtype = written(b).dtype
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    column = spatial[-1]
+    columns = column.extent.value
+    second = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    mixes = any(column.sym not in symbols_in(x.indices) for x in second)
+    panel = packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
+    panel = _narrowed(panel, columns, target.lanes(dtype.itemsize))
+    by_column = [x for x in second if column.sym in symbols_in(x.indices)]
+    batch = {y for x in by_column for y in symbols_in(x.indices)} if mixes else set[Sym]()
+    others = range(len(spatial) - 1)
+    before = [i for i in others if spatial[i].sym in batch]
+    free = [i for i in others if i not in before and i not in outermost]
+    wide = [i for i in free if spatial[i].extent != 1]
+    row = (wide or free or [None])[-1]
+    free = [i for i in free if i != row]
+    packs = packing(b, panel, target) if mixes else None
+    few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
+    has_lines = any(spatial[i].extent != 1 for i in free)
+    if packs is None and not before and has_lines and (few or not mixes or widens_by_line(b, free, target)):
+        # Lines, from the inside out, so that neighbors are computed one after the other.
+        before, free = free[::-1], []
+    # The outermost loop is shared by threads: not one that is known to run once.
+    before.sort(key=lambda i: spatial[i].extent == 1)
+    before = [*outermost, *before]
+    kind = dot_kind(b, target)
+    registers = target.vector_registers if dtype.is_float else target.tile_registers(kind)
+    rows = None if row is None else spatial[row].extent
+    is_alone = is_product(b) and mixes and few and packs is None and not before and not has_lines
+    at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
+    dots = _sums_many_dots(b, kind)
+    line = at_once or (None if rows is None else rows.value)
+    tiles = () if rows is None else row_tiles(target, dtype, panel, line, registers, dots=dots)
+    return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
+
+
+def has_lines_of_rows(b: Block) -> bool:
+    """Whether the rows of a product are on several axes that are known."""
+    lines = [i for i in b.iters if i.kind is IterKind.SPATIAL][:-1]
+    return is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
+
+
+def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
+    """Return into how many rows at a time threads cut rows that pass few panels."""
+    count = None if rows is None else rows.value
+    tile = most_rows(max(vectors, 1), registers)
+    if count is None or count < 2 * MIN_PARALLEL_PANELS * tile:
+        return None
+    return max((d for d in range(2 * tile, count // MIN_PARALLEL_PANELS + 1) if count % d == 0), default=None)
+
+
+def _narrowed(panel: int, columns: int | None, one: int) -> int:
+    """Return a panel no wider than the columns, unless they fill vectors badly: those are masked."""
+    if columns is None or columns >= panel:
+        return panel
+    return columns if columns % one == 0 or columns & (columns - 1) == 0 else panel
+
+
+def _sums_many_dots(b: Block, kind: DotProduct | None) -> bool:
+    """Whether a sum is of more dot products than are written out: short ones run beside the next tile's."""
+    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    known = [n for n in terms if n is not None]
+    return kind is not None and (len(known) < len(terms) or prod(known) > MAX_UNROLLED_DOTS * kind.width)
+
+
+def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
+    """Return the panel where nothing is packed."""
+    one = target.lanes(dtype.itemsize)
+    if columns is None:
+        return 2 * one
+    if mixes:
+        return panel_width(target, columns, None, None, sum_bytes=dtype.itemsize)
+    return 2 * one if columns % (2 * one) == 0 else one
+
+
+def epilogue_of(s: Schedule, block: str) -> str | None:
+    """Return the block that reads each result of a contraction once, at its own place."""
+    names = s.block_names()
+    at = names.index(block)
+    result = written(s.block(block))
+    if at + 1 >= len(names) or result.scope == Scope.PARAM:
+        return None
+    index_unit_axes(s, names[at + 1])
+    following = s.block(names[at + 1])
+    if any(i.kind is IterKind.REDUCE for i in following.iters):
+        return None
+    spatial = [i.extent for i in s.block(block).iters if i.kind is IterKind.SPATIAL]
+    if [i.extent for i in following.iters] != spatial:
+        return None
+    here = tuple(to_int(i.sym) for i in following.iters)
+    loads = [x for x in loads_of(following) if x.buffer is result]
+    if any(x.indices != here for x in loads) or _write_indices(following) != here:
+        return None
+    readers = [n for n in names if any(x.buffer is result for x in loads_of(s.block(n)))]
+    return names[at + 1] if readers in ([block, names[at + 1]], [names[at + 1]]) else None
+
+
+def _write_indices(b: Block) -> tuple[Int, ...]:
+    return next(stores_of(b.body)).indices
+
+
+def no_contraction(s: Schedule, block: str) -> str:
+    """Return why a block is no sum of products whose last axis is contiguous wherever it occurs."""
+    b = s.block(block)
+    stores = list(stores_of(b.body))
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    if len(stores) != 1 or not any(i.kind is IterKind.REDUCE for i in b.iters):
+        return "which computes several values at once"
+    if not spatial:
+        return "whose result is one number"
+    value = stores[0].value
+    products = (
+        [x for x in (value.lhs, value.rhs) if isinstance(x, Binary) and x.op is BinaryOp.MUL]
+        if isinstance(value, Binary) and value.op is BinaryOp.ADD
+        else []
+    )
+    if not products:
+        return "which sums no products"
+    column = spatial[-1].sym
+    found = [x for x in loads_of(b.body) if column in symbols_in(x.indices)]
+    group = group_of(b)
+    for load in found:
+        indices = columns_of(load, group)
+        if not (is_contiguous(indices, column) or _by_groups(indices, column)):
+            return f"which reads '{load.buffer.name}' across the last axis of the result"
+    return "" if found else "no operand of which has the last axis of the result"
+
+
+def _by_groups(indices: Sequence[Int], column: Sym) -> bool:
+    """Whether an axis only says which group of the last index is meant, as in grouped convolutions."""
+    if column in symbols_in(indices[:-1]):
+        return False
+    atoms = {a for monomial, _ in indices[-1].terms for a in monomial}
+    return all(
+        isinstance(a, FloorDiv) and a.numerator == to_int(column) and a.denominator.value is not None
+        for a in atoms
+        if column in symbols(from_atom(a))
+    )
