@@ -192,15 +192,16 @@ Models spell the same thing in many ways; a pattern is written for one.
   `u8`, programs compute in that one, and only inputs and results of the other are turned, by the host.
 * A bias: `p.conv2d(x, w) + p.const("b", i32)` takes a product without one, with a bias of 0. An operator
   that may be missing otherwise is a `p.maybe`.
-* Lines: a convolution [n, c, w] is one of images of one row, in shapes (`m.x.shape`), attributes and operands.
+* Lines: a convolution [n, c, w] is one of images of one row, in shapes (`m.x.shape`), attributes and
+  operands.
 * Rows: in a product, all axes of `x` but the last are one.
 * Padding by a number is a part of `p.conv2d`, with `pads` and `outside`. Where the match is refused with it,
   the match without it is offered as well, and the host pads.
 * Sums of two tensors with scales of their own: `p.scaled_sum` is what TFLite models have, `p.weighted_sum`
   what QDQ models in ONNX become. A pattern for each serves both.
 
-Results are those of the program to the last bit, so a device that rounds in another way takes a layer where no
-sum that can occur is rounded differently, and `inlay explain` names such a sum. Integer multipliers and a
+Results are those of the program to the last bit, so a device that rounds in another way takes a layer where
+no sum that can occur is rounded differently, and `inlay explain` names such a sum. Integer multipliers and a
 QDQ model seldom agree: who wants these models has an instruction with `requantize_float`.
 
 Operands of calls are as the program has them: channels before rows and columns. A function that wants them
