@@ -24,6 +24,7 @@ from inlay.accel.chains import larger
 from inlay.accel.declare import Absent, Driver, Mock, beside
 from inlay.accel.driver_calls import call_of, results_of, tensors_of
 from inlay.accel.engines import Stream
+from inlay.accel.group import align_of
 from inlay.accel.hooks import digest_of, running_hook
 from inlay.accel.launch import launching
 from inlay.accel.match import Command, Found, Patterns, fault_of
@@ -175,10 +176,11 @@ class AcceleratorBackend(Backend):
 
     def region(self, arch: Arch, kernel: Kernel) -> int:
         """Return the bytes of what the stream of a kernel works in."""
-        command, _, _ = _of_kernel(self.patterns(arch.parameters), kernel)
+        patterns = self.patterns(arch.parameters)
+        command, _, _ = _of_kernel(patterns, kernel)
         if not isinstance(command, TiledCommand) or command.made is None:
             return 0
-        return command.made.scheduled.bytes + BASE_ALIGN
+        return _most_outside(patterns.arch, command) + BASE_ALIGN
 
     def emit(self, job: DeviceJob) -> DeviceCode:
         """Return what gives the driver its commands: calls, and functions of this process for streams.
@@ -302,6 +304,7 @@ class AcceleratorBackend(Backend):
             room = f"{free} bytes of '{memory}' are free there"
             command, params, results = _of_kernel(less, kernel, room)
             assert isinstance(command, TiledCommand), "it is a stream with more room"
+            _check_outside(patterns.arch, known[0], command, kernel.name)
             known, needed = (command, params, results), _borrowed(patterns.arch, command)
         return *known, Workspace(lit(needed), memory=memory)
 
@@ -322,6 +325,29 @@ class _Chosen:
     results: Sequence[Expr]
     needs: Needs | None = None
     whole: WholeCall | None = None
+
+
+def _most_outside(arch: Architecture, command: TiledCommand) -> int:
+    """Return the bytes of the region of a stream; with less room fewer values stay, and are in it, too."""
+    assert command.made is not None, "a command that is run has a stream"
+    s = command.made.scheduled
+    if not arch.borrowed:
+        return s.bytes
+    tensors = [(t.bytes, align_of(arch, t.laid.unit)) for p in s.parts for t in p.group.tensors.values()]
+    return max(s.bytes, sum(size + align for size, align in tensors) if len(s.parts) > 1 else s.bytes)
+
+
+def _check_outside(arch: Architecture, whole: TiledCommand, less: TiledCommand, kernel: str) -> None:
+    """Refuse a stream for less room whose region is larger than what was counted.
+
+    Raises:
+        CompileError: `accel.no-room`.
+    """
+    assert less.made is not None, "a command that is run has a stream"
+    counted, size = _most_outside(arch, whole), less.made.scheduled.bytes
+    if size > counted:
+        why = f"with less room for tiles its operands outside take {size} bytes, and {counted} are counted"
+        raise error("accel.no-room", f"found no room where {kernel} is called: {why}")
 
 
 def _borrowed(arch: Architecture, command: TiledCommand) -> int:

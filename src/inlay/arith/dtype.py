@@ -209,7 +209,7 @@ def _by_numpy() -> Mapping[np.dtype, DType]:
 
 
 def _bfloat16() -> np.dtype:
-    """NumPy has no bfloat16 of its own; `ml_dtypes` comes with onnx and is loaded only here."""
+    """NumPy has no bfloat16 of its own; `ml_dtypes` has, and is loaded only here."""
     import ml_dtypes
     import numpy as np
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from inlay.analysis.blocks import operands, values
 from inlay.arith.expr import lit
+from inlay.base.span import NO_SPAN
 from inlay.bytecode.constants import content_of
 from inlay.bytecode.container import CONSTANT_ALIGN
 from inlay.ir.expr import Const
@@ -57,7 +58,7 @@ def plan_regions(module: Module, options: MemoryOptions, chooser: Chooser) -> It
         pool = chooser.take((memory,), total, f"what {len(sized)} kernels work in")
         offsets = accumulate((size for _, size in sized), initial=0)
         members = tuple(
-            Stored((f"region of @{name}",), (), lit(at), lit(size))
+            Stored((f"region of @{name}",), (NO_SPAN,), lit(at), lit(size))
             for at, (name, size) in zip(offsets, sized, strict=False)
         )
         parts.append(MemoryPart(pool.name, pool.kind, lit(total), lit(total), lit(total), members))

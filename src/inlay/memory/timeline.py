@@ -312,7 +312,7 @@ class Heap:
             inner = {sym: _over(size, dims) for sym, size in own.items()}
             # A local function sees the dims of the activation that calls it by its name. Who made a value,
             # and with which dims, is not known.
-            outer = dims if dims is not None and call.is_named else {}
+            outer = dims if dims is not None and call.is_named else dict[Sym, Int]()
             mortal = {j: n for j, n in freed.items() if self.plans[name].params[j].until != KEPT}
             found.append(self.use(name, {**outer, **inner}, mortal))
         return found or [Use(0, 0, 0, is_exact=False)]

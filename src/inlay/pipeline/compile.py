@@ -84,7 +84,7 @@ def compile_module(
     def make(kernels: Module, context: PassContext) -> dict[str, Needs]:
         code = generator.compile(_counted(host_requests(kernels), instrument))
         mine = _needs(kernels, code)
-        leases = Leases(kernels, mine, context)
+        leases = Leases(kernels, mine, context, partial(regions_of, board))
         made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
         return {**mine, **made[-1][1].needs}
 

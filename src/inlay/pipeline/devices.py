@@ -202,7 +202,11 @@ def needs_of_devices(
     Raises:
         CompileError: `accel.lower-order`; all that back ends say at once.
     """
-    backends, requests, leases = apart(board), device_requests(module), Leases(module, known, context)
+    backends, requests, leases = (
+        apart(board),
+        device_requests(module),
+        Leases(module, known, context, partial(regions_of, board)),
+    )
     made: dict[str, Needs] = {}
     findings = Collector()
     for units in lowering_order(board, _opened(board, backends)):

@@ -61,7 +61,11 @@ def run(module: Module, context: PassContext) -> Module:
         if options.commands is not None:
             found |= options.commands(module, found, context)
     module = with_needs(module, found, scratch_threads(context))
-    stays = {} if options.stays is None else options.stays(module)
+    return module if options.stays is None else with_stays(module, options.stays(module))
+
+
+def with_stays(module: Module, stays: Mapping[str, tuple[int, str]]) -> Module:
+    """Return a module whose kernels have what is theirs as long as the program is loaded, by name."""
     kernels = {name: replace(module.kernels[name], stays=what) for name, what in stays.items()}
     return module.with_kernels({**module.kernels, **kernels})
 

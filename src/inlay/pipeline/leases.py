@@ -10,6 +10,7 @@ halved and the device asked again, three times at most; then nothing is said to 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -36,7 +37,7 @@ from inlay.memory.spill_values import SpillOptions
 from inlay.packing.buffer import align
 from inlay.passes.contract import PassContext, Property, Remarks
 from inlay.passes.manager import make_pipeline, run_pipeline
-from inlay.pipeline.generate import scratch_threads, with_needs
+from inlay.pipeline.generate import scratch_threads, with_needs, with_stays
 
 MEMORY = (
     read_first.PASS,
@@ -48,6 +49,7 @@ MEMORY = (
     plan_memory.PASS,
 )
 """The passes that plan memory, in order; the end of the route."""
+Stays = Callable[[Module], Mapping[str, tuple[int, str]]]
 ROUNDS = 3
 """How often a device is asked with less."""
 
@@ -59,10 +61,14 @@ class Leases:
         module: of kernels, without scratch memory.
         needs: of kernels that are lowered already, by name.
         context: of the passes that plan memory.
+        stays: gives what kernels of devices have as long as the program is loaded, by name: bytes, and where.
     """
 
-    def __init__(self, module: Module, needs: Mapping[str, Needs], context: PassContext) -> None:
+    def __init__(
+        self, module: Module, needs: Mapping[str, Needs], context: PassContext, stays: Stays
+    ) -> None:
         self._module, self._known, self._context = module, dict(needs), context
+        self._stays = functools.cache(lambda: stays(module))
         self._planned: tuple[Module, tuple[FunctionPlan, ...]] | None = None
         self._share = 1.0
         self.asked = False
@@ -117,6 +123,7 @@ class Leases:
         )
         quiet = replace(context, instrument=SILENT, diagnostics=Collector(), remarks=Remarks())
         module = with_needs(self._module, needs, scratch_threads(self._context))
+        module = with_stays(module, self._stays())
         given = (Property.TYPED, Property.ANF, Property.LOWERED)
         return run_pipeline(make_pipeline(MEMORY, given), module, quiet), tuple(plans)
 

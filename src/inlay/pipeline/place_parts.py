@@ -199,10 +199,12 @@ def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> tup
     inside = [s for s in activation.storages if not s.escapes]
     beside = [s for s in activation.storages if s.escapes]
     block, left = peak_of(inside, activation.positions, sizes), 0
+    is_known = all(s.bytes.value is not None for s in inside)
     results = sorted((s for s in beside if s.escapes == IN_RESULT), key=lambda s: -sizes.of(s.bytes))
     for result in results:
         whole, size = peak_of([*inside, result], activation.positions, sizes), sizes.of(result.bytes)
-        if leaves(size, whole, result, memories):
+        most = whole if is_known else None
+        if leaves(size, whole, most, result, memories):
             block, left = whole, size
             beside.remove(result)
             break

@@ -13,6 +13,9 @@ with it), pools, batch normalization, concatenation, padding, reductions, softma
 which compose. An operator with several large operands changes over if at least half of them have a
 twin already; then the others are transposed, which costs no more than transposing back.
 
+With one spatial axis that permutation is its own inverse, and programs have it for other reasons: the tokens
+of an image, say. It makes a twin where something has windows over one axis.
+
 Weights that are constants are rewritten here: `[oc, c, *k]` to `[*k, c, oc]`.
 
 A twin is of one device: where a value goes to another one, it is in the layout of the program. A device
@@ -27,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from inlay.analysis.blocks import values
 from inlay.arith.expr import lit
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -57,6 +61,7 @@ def run(module: Module, context: PassContext) -> Module:
     """Change layouts. Cost: linear."""
     operators, canonical = context.ops, context.options_for(LayoutOptions).canonical
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
+    has_lines = any(_is_of_lines(e) for f in module.functions.values() for e in values(f.body))
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
@@ -69,9 +74,17 @@ def run(module: Module, context: PassContext) -> Module:
             rule = _elementwise
         if rule is None or not isinstance(value.type, TensorType):
             return None
-        return rule(_Site(operators, block, definition, value, value.callee.attrs))
+        return rule(_Site(operators, block, definition, value, value.callee.attrs, has_lines))
 
     return rewrite_module(module, step)
+
+
+def _is_of_lines(e: Expr) -> bool:
+    """Whether a value has windows over one spatial axis."""
+    if not isinstance(e, Call) or not isinstance(e.callee, OpRef) or e.callee.op.name not in _WINDOWS:
+        return False
+    x = e.args[0].type
+    return isinstance(x, TensorType) and len(x.shape) == 3
 
 
 def to_last(rank: int) -> tuple[int, ...]:
@@ -93,6 +106,7 @@ class _Site:
     definition: OpDef
     call: Call
     attrs: Any
+    has_lines: bool
 
     @property
     def rank(self) -> int:
@@ -111,6 +125,8 @@ class _Site:
             return None
         attrs = found.callee.attrs
         if not isinstance(attrs, PermAttrs) or found.place != self.call.place:
+            return None
+        if len(attrs.perm) == 3 and not self.has_lines:
             return None
         return found.args[0] if attrs.perm == to_second(len(attrs.perm)) else None
 
@@ -344,6 +360,8 @@ def _aligned(site: _Site, e: Expr, rank: int) -> Expr:
             e = site.op("reshape", (e, make.shape_const(wide)), None)
     return site.transposed(e, to_last(rank))
 
+
+_WINDOWS = ("conv", "conv_integer", "max_pool", "average_pool")
 
 _REDUCTIONS = tuple(
     (

@@ -155,3 +155,28 @@ def test_products_of_two_activations_stay():
     )
     count = check(m, pack=True, x=noise(2, 20), z=noise(20, 4))
     assert count["matmul"] == 1
+
+
+def test_tokens_of_an_image_stay_in_rows() -> None:
+    """Transposing one axis is what makes tokens, too: that is no layout to compute in."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 4], strides=[3, 4]),
+        node("Reshape", ["c", "shape"], ["r"]),
+        node("Transpose", ["r"], ["t"], perm=[0, 2, 1]),
+        node("Concat", ["t", "class"], ["j"], axis=1),
+        node("Add", ["j", "places"], ["a"]),
+        node("Relu", ["a"], ["p"]),
+        node("MatMul", ["p", "m"], ["q"]),
+        node("Add", ["a", "q"], ["y"]),
+    ]
+    weights = {
+        "m": noise(8, 8),
+        "w": noise(8, 3, 3, 4),
+        "shape": np.array([1, 8, 6], np.int64),
+        "class": noise(1, 1, 8),
+        "places": noise(1, 7, 8),
+    }
+    x = value("x", [1, *SHAPE[1:]])
+    m = model(nodes, [x], [value("y", [1, 7, 8])], weights)
+    found = check(m, x=noise(1, *SHAPE[1:]))
+    assert found["transpose"] == 3  # into and out of the convolution, and the one of the program

@@ -1,4 +1,4 @@
-"""Put a temporary where a result will be."""
+"""Put a temporary where what is made of it will be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from inlay.schedule.state import Schedule, illegal, primitive
 
 @primitive
 def reuse_output(s: Schedule, buffer: str, output: str) -> None:
-    """Let blocks work on a result in the place of a temporary whose elements it replaces.
+    """Let blocks work on a result, or a temporary, in the place of a temporary whose elements it replaces.
 
     Before:
 
@@ -28,14 +28,14 @@ def reuse_output(s: Schedule, buffer: str, output: str) -> None:
 
     The memory of the result is then fetched while `a` computes, and no other memory is touched. Legal if
     one block writes the result, each element of it once, reads the temporary at that element alone, and
-    comes after all others that touch the temporary.
+    comes after all others that touch the temporary and before all that read the result.
 
     Raises:
         Illegal: `schedule.kind`, `schedule.dependence`.
     """
     old, new = s.buffer(buffer), s.buffer(output)
     if old.scope == Scope.PARAM or (new.scope == Scope.PARAM and new not in s.outputs):
-        raise illegal("kind", f"found {buffer} and {output}, needed a temporary and a result")
+        raise illegal("kind", f"found {buffer} and {output}, needed a temporary, and a result or another one")
     if old.shape != new.shape or old.dtype != new.dtype or old.strides != new.strides:
         raise illegal("kind", f"found {buffer} of another shape or format than {output}")
     _require_last(s, old, new)
