@@ -52,7 +52,7 @@ WRONG = [
     # cycles that are not its own
     ("latency=40)\n    ld_wgt", "latency=400)\n    ld_wgt", "cost", "cycles are predicted"),
     ("        cycles=area + 12,\n", "        cycles=1,\n", "cost of gemm", "50 cycles are predicted of 50 of them"),
-    ("cycles=2 * area + 8", "cycles=area // 4", "cost of add", "cycles are predicted of 50 of them"),
+    ("terms, (block,)), cycles=2 * area + 8", "terms, (block,)), cycles=area // 4", "cost", "cycles are predicted of add"),
     # memories that are larger than those of the device, or than its words can say
     ("act = Memory(act_kib * KiB", "act = Memory(act_kib * 64 * KiB", "memory act", "its last unit is 262143"),
     ("acc = Memory(acc_kib * KiB", "acc = Memory(acc_kib * KiB + block * 4", "memory acc", "its last unit is 2048, and what uses it fails: 'wrong' ended strawberry_run with the fault 2"),
