@@ -107,9 +107,9 @@ def test_a_serial_plan_is_a_price_and_is_what_it_says():
 AGAIN = """
 fn main(x: Tensor[128, 128, f32], w: Tensor[128, 128, f32]) -> Tensor[1, 128, f32] {
   let big = softmax{axis=1}(x);
-  let p = softmax{axis=1}(matmul(big, w));
-  let q = softmax{axis=1}(matmul(p, w));
-  let r = softmax{axis=1}(matmul(q, w));
+  let p = softmax{axis=0}(matmul(big, w));
+  let q = softmax{axis=0}(matmul(p, w));
+  let r = softmax{axis=0}(matmul(q, w));
   matmul(reduce_sum{axes=[0], keepdims=true}(r), big)
 }
 entry main("x", "w") -> ("y");
