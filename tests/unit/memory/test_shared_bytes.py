@@ -76,7 +76,7 @@ def networks(draw) -> tuple[str, list[tuple[int, ...]]]:
     return text, shapes
 
 
-@settings(max_examples=examples(4))
+@settings(max_examples=examples(3))
 @given(networks(), st.integers(0, 99))
 def test_sharing_bytes_changes_nothing(network: tuple[str, list[tuple[int, ...]]], seed: int):
     text, shapes = network

@@ -122,7 +122,7 @@ def programs(draw) -> str:
     return program("\n".join(lines), result, dims, n, outputs)
 
 
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(3))
 @given(programs(), st.integers(0, 99))
 def test_skipping_copies_changes_nothing(text: str, seed: int):
     random = np.random.default_rng(seed)

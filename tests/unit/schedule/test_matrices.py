@@ -96,7 +96,7 @@ def test_strides_and_sums_that_are_the_result(stride: int, *, rounds: bool) -> N
     hold_law(f, s)
 
 
-@pytest.mark.parametrize("height", [1, 3])
+@pytest.mark.parametrize("height", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_number_of_images_that_is_not_known_is_a_loop_outside(height: int) -> None:
     f = packed_conv((height, 9), (32, 16), images=dim("n"))
     s = Schedule(f)
