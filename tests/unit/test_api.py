@@ -191,6 +191,14 @@ def test_what_is_no_program_is_refused(source, id):
     assert failure.value.ids == (id,)
 
 
+def test_a_program_of_which_nothing_can_run_is_refused_by_all_who_compile():
+    text = "fn other(x: Tensor[4, f32]) -> Tensor[4, f32] { relu(x) }"
+    for use in (inlay.compile, inlay.explain):
+        with pytest.raises(inlay.CompileError, match="no function named 'main'") as failure:
+            use(io.StringIO(text))
+        assert failure.value.ids == ("name.unknown",)
+
+
 def test_limits_hold_for_bytes_too(tmp_path):
     data = tiny_model(tmp_path / "tiny.onnx").read_bytes()
     for source in (data, io.BytesIO(data)):

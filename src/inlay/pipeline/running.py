@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from inlay.base.diagnostics import CompileError
+from inlay.base.registry import unknown_name
 from inlay.codegen.backend_table import unavailable
 from inlay.ir.module import Module
 from inlay.ir.verify import check
@@ -113,8 +114,11 @@ def run_passes(
     view of places sees those that the program runs with.
 
     Raises:
+        CompileError: `name.unknown` where there is nothing to run.
         CompileError, UnsupportedError: what passes say of the program.
     """
+    if not module.entries and module.entry not in module.functions:
+        raise unknown_name("function", module.entry, module.functions)
     start = _started(module, setting, until, verify=verify)
     once = partial(_within_budget, start, kernels, dry or kernels, verify=verify, asks=asks)
     board = setting.context.options_for(PlanOptions).machine
