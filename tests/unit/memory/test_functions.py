@@ -126,7 +126,7 @@ def drawn(p: Program, sharing: Sharing, threads: int) -> tuple[Account, Executab
     return account, executable_of(made, settings=Settings(mode=mode, threads=threads), callbacks=callbacks)
 
 
-@settings(max_examples=examples(10))
+@settings(max_examples=examples(5))
 @given(programs())
 def test_what_is_said_of_drawn_programs_is_what_the_runtime_counts(p: Program):
     for sharing in Sharing:

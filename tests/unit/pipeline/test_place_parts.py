@@ -239,7 +239,7 @@ def programs(draw) -> str:
     return program("\n".join(lines), f"({values[-1][0]}, neg({also}))", dims, rows, dtype, outputs=2)
 
 
-@settings(max_examples=examples(4))
+@settings(max_examples=examples(3))
 @given(programs(), st.integers(0, 99))
 def test_parts_change_nothing(text: str, seed: int):
     check(text, draw_rows(seed), ("serial", "parallel"), seed)

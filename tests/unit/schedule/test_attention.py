@@ -74,6 +74,7 @@ def test_many_rows_are_cut_into_blocks_that_divide_them() -> None:
     assert "min(" not in text
 
 
+@pytest.mark.slow
 def test_the_last_block_has_fewer_rows() -> None:
     _, text = taken(attend(4, 29, 10))
     assert "min(24, " in text

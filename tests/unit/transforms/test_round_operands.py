@@ -95,7 +95,7 @@ def test_two_computed_matrices(processor: Target) -> None:
     batch=st.sampled_from(((), (1,), (3,), (2, 2))),
     is_constant=st.booleans(),
 )
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(3))
 def test_drawn_products(
     rows: int, terms: int, columns: int, batch: tuple[int, ...], is_constant: bool
 ) -> None:
@@ -118,7 +118,7 @@ def test_drawn_products(
     pad=st.integers(0, 1),
     groups=st.sampled_from((1, 1, 2)),
 )
-@settings(max_examples=examples(6))
+@settings(max_examples=examples(3))
 def test_drawn_convolutions(
     channels: int,
     outputs: int,
