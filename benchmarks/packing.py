@@ -160,7 +160,7 @@ DRAWN: dict[str, Callable[[int, int], list[Buffer]]] = {
     "scratchpad": partial(swept, life=mostly_short, size=any_size),
     "prefetch": partial(swept, life=stage, size=power, alignments=(1, 4, 16)),
     "buddy": partial(
-        swept, life=ragged_stage, size=fitting_power, alignments=(1, 1, 16), dropped=0.03, shrunk=0.0
+        swept, life=ragged_stage, size=fitting_power, alignments=(1, 1, 16), dropped=0.0, shrunk=0.0
     ),
     "aligned": partial(swept, life=mostly_short, size=any_size, alignments=(1, 1, 2, 4, 8, 16)),
 }

@@ -8,7 +8,10 @@
 
 enum {
     BUFFER_STEPS = 1000, /* of the shortest try with buffers */
+    FEW = 64,            /* buffers, of which a try may be a proof */
+    FEW_STEPS = 8000,    /* of the shortest try with few buffers */
     BLOCK_STEPS = 500,   /* of the shortest try with blocks */
+    LAST_TRY = 30,       /* percent of all steps, where there is one */
     LEFT_OUT = 30,       /* percent of blocks that at most are left out of a round of gluing */
     SCALE = 1024,        /* of logarithms */
     NOISE = 600          /* keys vary by half */
@@ -128,7 +131,8 @@ static packing_answer_t try_once(tries_t *t, int round, uint64_t *random, int64_
 }
 
 /* The number of an index from 1 on in 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 and so on: how long tries last where
- * nobody knows how long one takes that succeeds (Luby, Sinclair and Zuckerman, 1993). */
+ * nobody knows how long one takes that succeeds (Luby, Sinclair and Zuckerman, 1993). Most that succeed do so
+ * soon, so many are short; a proof needs a long one. */
 static int64_t luby(int64_t index)
 {
     int64_t power = 1;
@@ -141,6 +145,11 @@ static int64_t luby(int64_t index)
 static int64_t length_of(int64_t try, int64_t shortest, int32_t count)
 {
     return luby(try + 1) * (shortest > 2 * (int64_t)count ? shortest : 2 * (int64_t)count);
+}
+
+static int64_t shorter(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* One try with blocks in the place of buffers. That no plan has these blocks says nothing. */
@@ -168,24 +177,28 @@ static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint6
 }
 
 /* Search a part that nothing connects with another one: for plans of buffers and of blocks, each as long as
- * it has taken fewer steps. Even seeds begin with buffers, so what is easy is decided. */
+ * it has taken fewer steps. Even seeds begin with buffers, so what is easy is decided, and end with one long
+ * try, as a proof takes a try that comes to its end. */
 static packing_answer_t search_part(const packing_instance_t *g, int64_t capacity, int seed,
                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
     tries_t t;
     packing_answer_t answer = begin_tries(&t, g) ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
     int64_t of_buffers = seed % 2, of_blocks = 0; /* steps */
+    int64_t shortest = g->count <= FEW ? FEW_STEPS : BUFFER_STEPS;
+    int64_t last = seed % 2 ? 0 : budget->left / 100 * LAST_TRY;
     uint64_t random = 1 + (uint64_t)seed;
     int round = 0, tried = 0, is_useful = 1;
     while (answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped) {
-        int64_t before = budget->used;
-        if (is_useful && of_blocks < of_buffers) {
+        int64_t before = budget->used, length = budget->left;
+        if (is_useful && budget->left > last && of_blocks < of_buffers) {
             answer = try_blocks(g, tried++, &random, capacity, budget, offsets, &is_useful);
             of_blocks += budget->used - before;
             continue;
         }
-        answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random,
-                          length_of(round, BUFFER_STEPS, g->count), capacity, budget, offsets, need);
+        if (length > last) length = shorter(length - last, length_of(round, shortest, g->count));
+        answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, length, capacity, budget,
+                          offsets, need);
         of_buffers += budget->used - before;
         round++;
     }
