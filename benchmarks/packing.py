@@ -10,9 +10,10 @@ Drawn lists have a plan within their capacity, as they are made from one (`DRAWN
 and `pinwheel` are a rectangle of time and bytes that is cut into pieces; of all but `cut` some pieces are
 taken away and some are smaller. The others are a sweep over time that fills what becomes free: `pipeline`
 with stages of a few lengths, `scratchpad` with many short buffers and some very long ones, `prefetch` with
-sizes most of which are powers of two, `buddy` where all are, and `aligned`. `steps` is effort, which does not depend on the machine, and
-`seconds` are those of the processor; `models` are lists of 500 buffers like those of networks, with the
-steps of the compiler.
+sizes most of which are powers of two, `buddy` where all are, and `aligned`.
+
+`steps` is effort, which does not depend on the machine, and `seconds` are those of the processor.
+`models` are lists of 500 buffers like those of networks, with the steps of the compiler.
 """
 
 from __future__ import annotations
