@@ -10,9 +10,10 @@ Drawn lists have a plan within their capacity, as they are made from one (`DRAWN
 and `pinwheel` are a rectangle of time and bytes that is cut into pieces; of all but `cut` some pieces are
 taken away and some are smaller. The others are a sweep over time that fills what becomes free: `pipeline`
 with stages of a few lengths, `scratchpad` with many short buffers and some very long ones, `prefetch` with
-sizes that are powers of two, and `aligned`. `steps` is effort, which does not depend on the machine, and
-`seconds` are those of the processor; `models` are lists of 500 buffers like those of networks, with the
-steps of the compiler.
+sizes most of which are powers of two, `buddy` where all are, and `aligned`.
+
+`steps` is effort, which does not depend on the machine, and `seconds` are those of the processor.
+`models` are lists of 500 buffers like those of networks, with the steps of the compiler.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ Piece: TypeAlias = tuple[int, int, int, int]
 """Begin, end, lowest byte, and the byte behind the highest."""
 Cut: TypeAlias = Callable[[Random, Piece, float], list[Piece]]
 Draw: TypeAlias = Callable[[Random], int]
+Fit: TypeAlias = Callable[[Random, int], int]
+"""A size for a free range."""
 
 
 def halves(random: Random, piece: Piece, share: float) -> list[Piece]:
@@ -90,7 +93,13 @@ def cut(
 
 
 def swept(
-    count: int, seed: int, life: Draw, size: Draw, alignments: Sequence[int] = (1,), dropped: float = 0.05
+    count: int,
+    seed: int,
+    life: Draw,
+    size: Fit,
+    alignments: Sequence[int] = (1,),
+    dropped: float = 0.05,
+    shrunk: float = 0.1,
 ) -> list[Buffer]:
     """Return what fills a memory over time: what becomes free is given to the last byte."""
     random, time_now = Random(seed), 0
@@ -101,13 +110,13 @@ def swept(
         for low, top in zip([0, *(x[1] for x in live)], [*(x[0] for x in live), CAPACITY], strict=True):
             while low < top:
                 alignment = next(a for a in sorted(random.sample(alignments, 1) + [1])[::-1] if low % a == 0)
-                end = min(low + max(size(random), 1), top)
+                end = low + size(random, top - low)
                 until = time_now + max(life(random), 1)
                 live.append((low, end, until))
                 made.append(Buffer("", time_now, until, end - low, alignment))
                 low = end
         time_now = min(x[2] for x in live)
-    return loosened(random, made, dropped, 2 * dropped)
+    return loosened(random, made, dropped, shrunk)
 
 
 def stage(random: Random) -> int:
@@ -120,14 +129,27 @@ def mostly_short(random: Random) -> int:
     return int(random.expovariate(1 / 6) if random.random() < 0.85 else 20 + random.expovariate(1 / 60))
 
 
-def any_size(random: Random) -> int:
+def ragged_stage(random: Random) -> int:
+    """Return how long a buffer of a pipeline lives whose stages do not end together."""
+    return stage(random) + random.randrange(3)
+
+
+def any_size(random: Random, room: int) -> int:
     """Return bytes: many few, some many."""
-    return int(random.expovariate(1 / 60))
+    return min(max(int(random.expovariate(1 / 60)), 1), room)
 
 
-def power(random: Random) -> int:
-    """Return a power of two."""
-    return 4 << random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 6))
+POWERS = [4 << power for power in (0, 1, 2, 2, 3, 3, 4, 4, 5, 6)]
+
+
+def power(random: Random, room: int) -> int:
+    """Return a power of two, or what is there."""
+    return min(random.choice(POWERS), room)
+
+
+def fitting_power(random: Random, room: int) -> int:
+    """Return a power of two, of which there is room for one at least."""
+    return random.choice([size for size in POWERS if size <= room])
 
 
 DRAWN: dict[str, Callable[[int, int], list[Buffer]]] = {
@@ -138,6 +160,9 @@ DRAWN: dict[str, Callable[[int, int], list[Buffer]]] = {
     "pipeline": partial(swept, life=stage, size=any_size),
     "scratchpad": partial(swept, life=mostly_short, size=any_size),
     "prefetch": partial(swept, life=stage, size=power, alignments=(1, 4, 16)),
+    "buddy": partial(
+        swept, life=ragged_stage, size=fitting_power, alignments=(1, 1, 16), dropped=0.0, shrunk=0.0
+    ),
     "aligned": partial(swept, life=mostly_short, size=any_size, alignments=(1, 1, 2, 4, 8, 16)),
 }
 """Kinds of drawn lists by name: a list of about so many buffers, for a seed."""

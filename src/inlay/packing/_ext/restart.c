@@ -7,11 +7,14 @@
 #include "random.h"
 
 enum {
-    FIRST_STEPS = 3000, /* of a try in the first round */
-    BLOCK_STEPS = 500,  /* of the shortest try with blocks */
-    LEFT_OUT = 30,      /* percent of blocks that at most are left out of a round of gluing */
-    SCALE = 1024,       /* of logarithms */
-    NOISE = 600         /* keys vary by half */
+    BUFFER_STEPS = 1000, /* of the shortest try with buffers */
+    FEW = 64,            /* buffers, of which a try may be a proof */
+    FEW_STEPS = 8000,    /* of the shortest try with few buffers */
+    BLOCK_STEPS = 500,   /* of the shortest try with blocks */
+    LAST_TRY = 30,       /* percent of all steps, where there is one */
+    LEFT_OUT = 30,       /* percent of blocks that at most are left out of a round of gluing */
+    SCALE = 1024,        /* of logarithms */
+    NOISE = 600          /* keys vary by half */
 };
 
 /* What is preferred: large values of the first, then of the second. */
@@ -128,7 +131,8 @@ static packing_answer_t try_once(tries_t *t, int round, uint64_t *random, int64_
 }
 
 /* The number of an index from 1 on in 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 and so on: how long tries last where
- * nobody knows how long one takes that succeeds (Luby, Sinclair and Zuckerman, 1993). */
+ * nobody knows how long one takes that succeeds (Luby, Sinclair and Zuckerman, 1993). Most that succeed do so
+ * soon, so many are short; a proof needs a long one. */
 static int64_t luby(int64_t index)
 {
     int64_t power = 1;
@@ -137,10 +141,20 @@ static int64_t luby(int64_t index)
     return power == index + 1 ? power / 2 : luby(index - power / 2 + 1);
 }
 
+/* Steps of a try, from 0 on. Of many buffers the shortest is longer, as each takes a step to place. */
+static int64_t length_of(int64_t try, int64_t shortest, int32_t count)
+{
+    return luby(try + 1) * (shortest > 2 * (int64_t)count ? shortest : 2 * (int64_t)count);
+}
+
+static int64_t shorter(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* One try with blocks in the place of buffers. That no plan has these blocks says nothing. */
-static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint64_t *random, int64_t limit,
-                                   int64_t capacity, packing_budget_t *budget, int64_t *offsets,
-                                   int *is_useful)
+static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint64_t *random, int64_t capacity,
+                                   packing_budget_t *budget, int64_t *offsets, int *is_useful)
 {
     packing_composed_t c;
     tries_t t;
@@ -151,6 +165,7 @@ static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint6
     if (!packing_compose(g, 100 - (int)packing_random(random, LEFT_OUT), random, &c)) return answer;
     *is_useful = c.instance.count < g->count;
     if (*is_useful) {
+        int64_t limit = length_of(round, BLOCK_STEPS, c.instance.count);
         if (begin_tries(&t, &c.instance))
             answer = try_once(&t, round, random, limit, capacity, budget, t.measures, &need);
         for (b = 0; answer == PACKING_FOUND && b < g->count; b++)
@@ -161,32 +176,31 @@ static packing_answer_t try_blocks(const packing_instance_t *g, int round, uint6
     return answer == PACKING_NONE || !*is_useful ? PACKING_UNDECIDED : answer;
 }
 
-/* Search a part that nothing connects with another one: for plans of buffers and of blocks in turns, which
- * take as many steps each. A turn with buffers is one try. One with blocks is many, as a list of blocks is
- * short, and is soon seen to be good or not. Even seeds begin with buffers, so what is easy is decided. */
+/* Search a part that nothing connects with another one: for plans of buffers and of blocks, each as long as
+ * it has taken fewer steps. Even seeds begin with buffers, so what is easy is decided, and end with one long
+ * try, as a proof takes a try that comes to its end. */
 static packing_answer_t search_part(const packing_instance_t *g, int64_t capacity, int seed,
                                     packing_budget_t *budget, int64_t *offsets, int64_t *need)
 {
     tries_t t;
     packing_answer_t answer = begin_tries(&t, g) ? PACKING_UNDECIDED : PACKING_NO_MEMORY;
-    int64_t limit = FIRST_STEPS + (int64_t)FIRST_STEPS * seed, end;
+    int64_t of_buffers = seed % 2, of_blocks = 0; /* steps */
+    int64_t shortest = g->count <= FEW ? FEW_STEPS : BUFFER_STEPS;
+    int64_t last = seed % 2 ? 0 : budget->left / 100 * LAST_TRY;
     uint64_t random = 1 + (uint64_t)seed;
-    int round = 0, tried = 0, turn = seed, is_useful = 1;
-    for (; answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped; turn++) {
-        if (turn % 2 == 0) {
-            if (round && round % KINDS == 0 && limit < budget->left) limit += limit / 4;
-            answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, limit, capacity, budget,
-                              offsets, need);
-            round++;
+    int round = 0, tried = 0, is_useful = 1;
+    while (answer == PACKING_UNDECIDED && budget->left && !budget->is_stopped) {
+        int64_t before = budget->used, length = budget->left;
+        if (is_useful && budget->left > last && of_blocks < of_buffers) {
+            answer = try_blocks(g, tried++, &random, capacity, budget, offsets, &is_useful);
+            of_blocks += budget->used - before;
             continue;
         }
-        /* Gluing takes no small part of a turn where there are very many buffers. */
-        end = g->count < limit ? budget->used + limit : 0;
-        while (is_useful && answer == PACKING_UNDECIDED && budget->used < end && budget->left &&
-               !budget->is_stopped) {
-            int64_t length = BLOCK_STEPS * luby(tried + 1);
-            answer = try_blocks(g, tried++, &random, length, capacity, budget, offsets, &is_useful);
-        }
+        if (length > last) length = shorter(length - last, length_of(round, shortest, g->count));
+        answer = try_once(&t, round, round < KINDS && !seed ? NULL : &random, length, capacity, budget,
+                          offsets, need);
+        of_buffers += budget->used - before;
+        round++;
     }
     end_tries(&t);
     return answer;

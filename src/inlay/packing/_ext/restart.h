@@ -5,10 +5,10 @@
 #include "exact.h"
 
 /* As `packing_exact_run`, without an order: the first tries prefer what is long, large or in the
- * fullest sections; later ones vary these at random, prefer what was in the way before, and last
- * longer. The answer is the same on every machine.
+ * fullest sections; later ones vary these at random and prefer what was in the way before. Most
+ * tries are short, and the longest are ever longer. The answer is the same on every machine.
  *
- * seed: other random variations, and longer tries from the start. */
+ * seed: other random variations. Even ones begin with buffers, odd ones with blocks. */
 packing_answer_t packing_search(const packing_instance_t *instance, int64_t capacity, int seed,
                                 packing_budget_t *budget, int64_t *offsets, int64_t *need);
 

@@ -20,8 +20,8 @@ two buffers conflict if they share one.
 * **Reasons.** Every floor and offset knows the decisions that it follows from. After a contradiction the
   search goes back to the last decision that has to do with it, over those that do not.
 * **Restarts.** Which buffers and sections are tried first decides nearly everything. So the search starts
-  again with other orders, which are drawn at random and prefer what was in sections that were too full.
-
+  again with other orders, which are drawn at random and prefer what was in sections that were too full. Tries
+  that succeed mostly do so soon, so most are short.
 * **Blocks.** In turns with that, restarts search for a plan of buffers that are glued together: those with
   one lifetime on each other, those of one size behind each other, again and again. There are fewer of them,
   so a plan is found soon where there is one; where there is none, that says nothing.
