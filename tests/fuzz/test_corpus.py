@@ -55,7 +55,7 @@ def test_corpus(driver, name):
 )
 def test_search(driver, name):
     seen = Counter[str]()
-    for seed in range(0, 20 * ROUND, ROUND):  # what is damaged is seldom right
+    for seed in range(ROUND, 20 * ROUND, ROUND):  # what is damaged is seldom right
         seen += fuzz(name, found(driver, name), seed=seed, seconds=SECONDS, driver=driver)
         if len(seen) > 1 and seen["refused"]:
             break
