@@ -123,12 +123,7 @@ static int make_blocks(glue_t *c, packing_composed_t *made)
         column[2 * n] = c->size[b];
         column[3 * n] = c->align[b];
     }
-    made->instance.count = n;
-    made->instance.lower = made->columns;
-    made->instance.upper = made->columns + n;
-    made->instance.size = made->columns + 2 * n;
-    made->instance.align = made->columns + 3 * n;
-    return packing_sections(&made->instance);
+    return packing_columns(&made->instance, made->columns, n);
 }
 
 static int begin_gluing(glue_t *c, const packing_instance_t *g, uint64_t *random)

@@ -18,6 +18,16 @@ void packing_sort(packing_key_t *keys, int count)
     qsort(keys, (size_t)count, sizeof *keys, by_key);
 }
 
+int packing_columns(packing_instance_t *g, const int64_t *columns, int32_t count)
+{
+    g->count = count;
+    g->lower = columns;
+    g->upper = columns + count;
+    g->size = columns + 2 * (size_t)count;
+    g->align = columns + 3 * (size_t)count;
+    return packing_sections(g);
+}
+
 int packing_sections(packing_instance_t *g)
 {
     size_t n = (size_t)g->count, i;

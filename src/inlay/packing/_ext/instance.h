@@ -42,6 +42,9 @@ enum {
 /* Fill `first`, `last`, `moment`, `sections`, `spans` and `pairs` of an instance; 0 without memory.
  * The others are the caller's. Time n log n. */
 int packing_sections(packing_instance_t *instance);
+
+/* The same, of buffers whose lower, upper, size and alignment are columns of one array, behind each other. */
+int packing_columns(packing_instance_t *instance, const int64_t *columns, int32_t count);
 void packing_drop(packing_instance_t *instance);
 
 /* The least multiple of an alignment that is not below an offset. */

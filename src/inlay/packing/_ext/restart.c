@@ -240,12 +240,7 @@ static int make_part(const packing_instance_t *g, int32_t from, int32_t to, part
         to_column[2 * n] = g->size[b];
         to_column[3 * n] = g->align[b];
     }
-    part->instance.count = i;
-    part->instance.lower = part->columns;
-    part->instance.upper = part->columns + n;
-    part->instance.size = part->columns + 2 * n;
-    part->instance.align = part->columns + 3 * n;
-    return packing_sections(&part->instance);
+    return packing_columns(&part->instance, part->columns, i);
 }
 
 /* The first section from one on that no buffer before it reaches: there another part begins. */
