@@ -16,6 +16,7 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefRead,
+    RefTake,
     Tuple,
     Var,
 )
@@ -50,7 +51,7 @@ def place_of(e: Expr, module: Module | None = None) -> Place | None:
             return Place("", fields=tuple(place_of(f, module) for f in fields))
         case Project(value=value, index=index) if e.place is None:
             return part(place_of(value, module), index)
-        case RefRead(ref=ref) if e.place is None:
+        case RefRead(ref=ref) | RefTake(ref=ref) if e.place is None:
             return part(place_of(ref, module), 0)
         case _:
             return e.place

@@ -16,16 +16,19 @@ from pathlib import Path
 import pytest
 
 from inlay.analysis.infer_types import infer_types
+from inlay.analysis.linear_cells import check_cells
 from inlay.base.catalog.table import entries
 from inlay.base.diagnostics import CompileError, Diagnostic, render
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
+from inlay.passes.contract import PassContext
+from inlay.transforms import to_anf
 
 FOLDER = Path(__file__).parent
 PROGRAMS = sorted(FOLDER.glob("*.inl"))
 EXPECTED = re.compile(r"^//! (\S+) (\d+):(\d+)$", re.MULTILINE)
 
-AREAS = ("type", "parse", "name")
+AREAS = ("type", "parse", "name", "cell")
 ELSEWHERE = {
     "type.loop-carried": "the builder raises it: tests/unit/ir/test_builder.py",
     "type.stacked-rows": "the builder raises it: tests/unit/ir/test_builder.py",
@@ -34,7 +37,8 @@ ELSEWHERE = {
 
 def findings(path: Path) -> tuple[Diagnostic, ...]:
     try:
-        infer_types(parse_module(path.read_text(encoding="utf-8"), table(), name=path.name))
+        module = infer_types(parse_module(path.read_text(encoding="utf-8"), table(), name=path.name))
+        check_cells(to_anf.run(module, PassContext(table())))
     except CompileError as failure:
         return failure.diagnostics
     return ()

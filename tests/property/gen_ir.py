@@ -528,6 +528,10 @@ class _Generator:
         if not cells:
             return x
         cell = cells[n % len(cells)]
+        if n % 3 == 0:  # moved out, and back as it is or changed
+            before = b.bind(make.ref_take(cell), "before")
+            b.bind(make.ref_put(cell, x if n % 2 else before, known=b.known), "done")
+            return b.emit(_op("add"), (x, before)) if n % 2 else x
         before = b.bind(make.ref_read(cell), "before")
         b.bind(make.ref_write(cell, x, known=b.known), "done")
         return before if n % 2 else x
@@ -597,7 +601,7 @@ class _Generator:
         scope.add(b.emit(_global("list.fold_left"), (add, start, xs)))
 
     def cell(self, scope: _Scope, _depth: int) -> None:
-        """Create, read or write a cell; writes in branches and loops are seen outside."""
+        """Create, read, write or update a cell; what branches and loops write is seen outside."""
         b = scope.b
         cells = [v for v in scope.values if isinstance(v.type, RefType)]
         if not cells or self.number(0, 3) == 0:
@@ -606,7 +610,12 @@ class _Generator:
         cell = self.choose(cells)
         content = cell.type.content  # type: ignore[union-attr]
         fitting = [v for v in self.tensors(scope) if v.type == content]
-        if fitting and self.coin():
+        if self.number(0, 2) == 0:
+            taken = b.bind(make.ref_take(cell), "taken")
+            changed = b.emit(_op("neg"), (taken,))
+            b.bind(make.ref_put(cell, self.choose([*fitting, changed]), known=b.known), "done")
+            scope.add(self.choose([taken, changed]))
+        elif fitting and self.coin():
             b.bind(make.ref_write(cell, self.choose(fitting), known=b.known), "done")
         else:
             scope.add(b.bind(make.ref_read(cell), "content"))

@@ -6,6 +6,7 @@
     operation ::=  atom(atom, ...)  |  fn<dims>(x: T, ...) { block }
               |  if (atom) { block } else { block }  |  match atom { p => block, ... }
               |  (atom, ...)  |  atom.0  |  ref(atom)  |  read(atom)  |  write(atom, atom)
+              |  take(atom)  |  put(atom, atom)
     atom    ::=  x  |  c  |  @f  |  op  |  C
 
 In *A-normal form* every function body is a block, every variable is bound once, and no operation is
@@ -36,7 +37,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -56,9 +59,9 @@ def operands(value: Expr) -> tuple[Expr, ...]:
             return (callee, *args)
         case Tuple(fields=fields):
             return fields
-        case Project(value=inner) | RefCreate(value=inner) | RefRead(ref=inner):
+        case Project(value=inner) | RefCreate(value=inner) | RefRead(ref=inner) | RefTake(ref=inner):
             return (inner,)
-        case RefWrite(ref=ref, value=inner):
+        case RefWrite(ref=ref, value=inner) | RefPut(ref=ref, value=inner):
             return (ref, inner)
         case If(condition=condition):
             return (condition,)

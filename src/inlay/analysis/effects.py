@@ -45,7 +45,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -126,7 +128,7 @@ class EffectTable:
                 return Effects.CREATES
             case RefRead():
                 return Effects.READS
-            case RefWrite():
+            case RefWrite() | RefTake() | RefPut():
                 return Effects.READS | Effects.WRITES
             case Var() | Const() | GlobalVar() | OpRef() | ConstructorRef():
                 return Effects.NONE

@@ -36,7 +36,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -219,6 +221,12 @@ class _Maker:
                 cell = yield ref
                 content = yield value
                 return make.ref_write(cell, content, span=e.span, place=e.place, known=self.known)
+            case RefTake(ref=ref):
+                return make.ref_take((yield ref), span=e.span, place=e.place)
+            case RefPut(ref=ref, value=value):
+                cell = yield ref
+                content = yield value
+                return make.ref_put(cell, content, span=e.span, place=e.place, known=self.known)
             case _:
                 raise AssertionError(f"no steps for {type(e).__name__}")
 

@@ -53,7 +53,9 @@ from inlay.ir.expr import (
     PatternWildcard,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -215,7 +217,7 @@ class _Machine:
             case Let(value=first) | If(condition=first) | Match(scrutinee=first):
                 self._stack.append(_Then(e, frame))
                 return (first, frame), None
-            case Call() | Tuple() | Project() | RefCreate() | RefRead() | RefWrite():
+            case Call() | Tuple() | Project() | RefCreate() | RefRead() | RefWrite() | RefTake() | RefPut():
                 kids = walk.children(e)
                 if not kids:
                     return None, ()
@@ -290,9 +292,14 @@ class _Machine:
             case RefCreate():
                 return None, Cell(values[0])
             case RefRead():
-                return None, values[0].content
+                return None, _full(values[0], node).content
+            case RefTake():
+                return None, _full(values[0], node).empty()
             case RefWrite():
-                values[0].content = values[1]
+                _full(values[0], node).content = values[1]
+                return None, ()
+            case RefPut():
+                _fill(values[0], values[1], node)
                 return None, ()
             case _:
                 raise AssertionError("the node has no operands")
@@ -360,6 +367,19 @@ def _matches(p: Pattern, value: Value, bound: list[tuple[Var, Value]]) -> bool:
             )
         case PatternTuple(fields=fields):
             return all(_matches(f, x, bound) for f, x in zip(fields, value, strict=True))
+
+
+def _full(cell: Cell, node: Expr) -> Cell:
+    """Return a cell that is to have a content."""
+    if cell.is_empty:
+        raise error("run.empty-cell", "found an empty cell, needed one with a content", span=node.span)
+    return cell
+
+
+def _fill(cell: Cell, content: Value, node: Expr) -> None:
+    if not cell.is_empty:
+        raise error("run.empty-cell", "found a cell with a content, needed an empty one", span=node.span)
+    cell.fill(content)
 
 
 def _run_kernel(kernel: Kernel, args: tuple[Value, ...]) -> Value:

@@ -49,9 +49,19 @@ class Closure:
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """A mutable cell."""
+    """A mutable cell; empty between a `take` and the `put` behind it."""
 
     content: Value
+    is_empty: bool = False
+
+    def empty(self) -> Value:
+        """Return the content, and be empty."""
+        content, self.content, self.is_empty = self.content, None, True
+        return content
+
+    def fill(self, content: Value) -> None:
+        """Hold a content again."""
+        self.content, self.is_empty = content, False
 
 
 class Frame:

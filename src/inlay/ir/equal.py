@@ -38,7 +38,9 @@ from inlay.ir.expr import (
     PatternWildcard,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -314,7 +316,7 @@ class _Hash:
                 return f"match {[self._pattern(a.pattern) for a in arms]}"
             case Project(index=index):
                 return f"project {index}"
-            case Call() | If() | Tuple() | RefCreate() | RefRead() | RefWrite():
+            case Call() | If() | Tuple() | RefCreate() | RefRead() | RefWrite() | RefTake() | RefPut():
                 return type(e).__name__
 
     def _binders(self, variables: tuple[Var, ...]) -> list[str]:

@@ -12,6 +12,7 @@
         | match e { p => e, ... }    Match
         | (e, ...)   e.0             Tuple, Project
         | ref(e)  read(e)  write(e, e)  RefCreate, RefRead, RefWrite
+        | take(e)  put(e, e)            RefTake, RefPut
 
 Nodes are immutable and compared by identity: a node that is reached twice is one value, computed
 once (sharing is meaningful). Every node carries its type, computed when it is made; make nodes with
@@ -269,6 +270,27 @@ class RefWrite:
     place: Place | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class RefTake:
+    """The content of a cell, which is empty from then on: the value has no other owner."""
+
+    ref: Expr
+    type: Type
+    span: Span = NO_SPAN
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class RefPut:
+    """Fill an empty cell; the value of the expression is unit."""
+
+    ref: Expr
+    value: Expr
+    type: Type
+    span: Span = NO_SPAN
+    place: Place | None = None
+
+
 Expr = (
     Var
     | GlobalVar
@@ -285,6 +307,8 @@ Expr = (
     | RefCreate
     | RefRead
     | RefWrite
+    | RefTake
+    | RefPut
 )
 
 

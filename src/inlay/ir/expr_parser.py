@@ -317,7 +317,7 @@ class ExprParser(PatternParser):
                 return make.bool_const(t.advance() == "true", t.since(start))
             case "int" | "shape" if t.ahead() == "(":
                 return self._control_const()
-            case "ref" | "read" | "write" if t.ahead() == "(" and t.text not in self.vars:
+            case "ref" | "read" | "write" | "take" | "put" if t.ahead() == "(" and t.text not in self.vars:
                 return self._cell_operation()
             case _ if t.text in dtypes.BY_NAME and t.ahead() in ("(", "["):
                 return self._tensor_const()
@@ -406,7 +406,7 @@ class ExprParser(PatternParser):
         t.expect("(")
         args = t.sequence(self.expr, ")")
         span = t.since(start)
-        needed = 2 if word == "write" else 1
+        needed = 2 if word in ("write", "put") else 1
         if len(args) != needed:
             raise error("type.arity", f"{word}: found {len(args)} arguments, needed {needed}", span=span)
         match word:
@@ -414,6 +414,10 @@ class ExprParser(PatternParser):
                 return self._made(lambda: make.ref_create(args[0], span=span))
             case "read":
                 return self._made(lambda: make.ref_read(args[0], span=span))
+            case "take":
+                return self._made(lambda: make.ref_take(args[0], span=span))
+            case "put":
+                return self._made(lambda: make.ref_put(args[0], args[1], span=span, known=self.known))
             case _:
                 return self._made(lambda: make.ref_write(args[0], args[1], span=span, known=self.known))
 

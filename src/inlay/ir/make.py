@@ -53,7 +53,9 @@ from inlay.ir.expr import (
     PatternVar,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -552,6 +554,19 @@ def ref_write(
     if not isinstance(content, UnknownType):
         value = coerce(value, content, "content of the cell", span=span, known=known)
     return RefWrite(ref, value, UNIT, span, place)
+
+
+def ref_take(ref: Expr, *, span: Span = NO_SPAN, place: Place | None = None) -> RefTake:
+    """Return the content of a cell, moved out of it."""
+    return RefTake(ref, _content(ref), span, place)
+
+
+def ref_put(
+    ref: Expr, value: Expr, *, span: Span = NO_SPAN, place: Place | None = None, known: Known = NOTHING_KNOWN
+) -> RefPut:
+    """Return the filling of an empty cell; its value is unit."""
+    written = ref_write(ref, value, span=span, known=known)
+    return RefPut(written.ref, written.value, UNIT, span, place)
 
 
 def _content(ref: Expr) -> Type:

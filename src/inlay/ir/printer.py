@@ -49,7 +49,9 @@ from inlay.ir.expr import (
     PatternWildcard,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -385,6 +387,10 @@ class _FunctionPrinter:
                 return concat("read(", self._operand(ref), ")")
             case RefWrite(ref=ref, value=value):
                 return concat("write(", self._operand(ref), ", ", self._operand(value), ")")
+            case RefTake(ref=ref):
+                return concat("take(", self._operand(ref), ")")
+            case RefPut(ref=ref, value=value):
+                return concat("put(", self._operand(ref), ", ", self._operand(value), ")")
 
     def _operand(self, e: Expr) -> Doc:
         return self.docs[id(e)]

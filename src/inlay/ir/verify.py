@@ -41,7 +41,9 @@ from inlay.ir.expr import (
     PatternVar,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -298,10 +300,10 @@ class _FunctionVerifier:
                     self.error("ir.type", f"found field {index} of {type_text(value.type)}", e)
             case RefCreate(value=value):
                 self._fits(e.type, RefType(value.type), ctx, "cell")
-            case RefRead(ref=ref):
+            case RefRead(ref=ref) | RefTake(ref=ref):
                 if self._kind(ref, RefType, "operand"):
                     self._fits(e.type, ref.type.content, ctx, "content")  # type: ignore[union-attr]
-            case RefWrite(ref=ref, value=value):
+            case RefWrite(ref=ref, value=value) | RefPut(ref=ref, value=value):
                 if self._kind(ref, RefType, "operand"):
                     self._fits(ref.type.content, value.type, ctx, "content")  # type: ignore[union-attr]
                 self._fits(e.type, UNIT, ctx, "write")

@@ -47,7 +47,9 @@ from inlay.ir.expr import (
     PatternWildcard,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -69,6 +71,8 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     RefCreate: lambda e: (e.value,),
     RefRead: lambda e: (e.ref,),
     RefWrite: lambda e: (e.ref, e.value),
+    RefTake: lambda e: (e.ref,),
+    RefPut: lambda e: (e.ref, e.value),
     **dict.fromkeys(LEAVES, lambda _: ()),
 }
 
@@ -90,6 +94,8 @@ _REPLACE: dict[type, Callable[[Any, tuple[Expr, ...], Any], Expr]] = {
     RefCreate: lambda e, c, t: RefCreate(c[0], t, e.span, e.place),
     RefRead: lambda e, c, t: RefRead(c[0], t, e.span, e.place),
     RefWrite: lambda e, c, t: RefWrite(c[0], c[1], t, e.span, e.place),
+    RefTake: lambda e, c, t: RefTake(c[0], t, e.span, e.place),
+    RefPut: lambda e, c, t: RefPut(c[0], c[1], t, e.span, e.place),
 }
 
 _REMAKE: dict[type, Callable[[Any, tuple[Expr, ...], Known], Expr]] = {
@@ -103,6 +109,8 @@ _REMAKE: dict[type, Callable[[Any, tuple[Expr, ...], Known], Expr]] = {
     RefCreate: lambda e, c, _: make.ref_create(c[0], span=e.span, place=e.place),
     RefRead: lambda e, c, _: make.ref_read(c[0], span=e.span, place=e.place),
     RefWrite: lambda e, c, k: make.ref_write(c[0], c[1], span=e.span, place=e.place, known=k),
+    RefTake: lambda e, c, _: make.ref_take(c[0], span=e.span, place=e.place),
+    RefPut: lambda e, c, k: make.ref_put(c[0], c[1], span=e.span, place=e.place, known=k),
 }
 
 

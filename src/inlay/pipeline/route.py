@@ -29,6 +29,7 @@ from inlay.pipeline.leases import MEMORY
 from inlay.placement import mark_annotations, plan_places
 from inlay.transforms import (
     call_foreign,
+    check_cells,
     check_indices,
     convert_layout,
     decompose_ops,
@@ -60,6 +61,7 @@ TENSOR = (
     mark_annotations.PASS,
     to_anf.PASS,
     eta_expand.PASS,
+    check_cells.PASS,
     expand_externs.PASS,
     decompose_ops.PASS,
     inline_functions.PASS,

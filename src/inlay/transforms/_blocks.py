@@ -58,7 +58,9 @@ from inlay.ir.expr import (
     PatternVar,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -453,6 +455,14 @@ class _Rewriting:
                 if new_ref is ref and new is inner:
                     return value
                 return make.ref_write(new_ref, new, span=span, place=place, known=self.known)
+            case RefTake(ref=inner):
+                new = self.atom(inner)
+                return value if new is inner else make.ref_take(new, span=span, place=place)
+            case RefPut(ref=ref, value=inner):
+                new_ref, new = self.atom(ref), self.atom(inner)
+                if new_ref is ref and new is inner:
+                    return value
+                return make.ref_put(new_ref, new, span=span, place=place, known=self.known)
             case If():
                 return self._if(block, value)
             case Match():

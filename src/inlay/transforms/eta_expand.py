@@ -19,7 +19,18 @@ from inlay.base.diagnostics import error
 from inlay.ir import make
 from inlay.ir.dims import rename_dims, substitute_type
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import Call, ConstructorRef, Expr, Function, OpRef, RefCreate, RefWrite, Tuple, Var
+from inlay.ir.expr import (
+    Call,
+    ConstructorRef,
+    Expr,
+    Function,
+    OpRef,
+    RefCreate,
+    RefPut,
+    RefWrite,
+    Tuple,
+    Var,
+)
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
 from inlay.passes.contract import Pass, PassContext, Property
@@ -51,7 +62,7 @@ def _step(block: BlockWriter, value: Expr) -> Expr | None:
         case Tuple(fields=fields):
             new = tuple([_expanded(block, f) for f in fields])
             return make.tuple_(new, span=value.span, place=value.place)
-        case RefCreate(value=inner) | RefWrite(value=inner):
+        case RefCreate(value=inner) | RefWrite(value=inner) | RefPut(value=inner):
             return replace(value, value=_expanded(block, inner))
         case _:
             return None

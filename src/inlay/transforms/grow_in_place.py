@@ -17,18 +17,21 @@ all of it in any order, as products do, read it as it lies.
                                                    let present = transpose(grown);
                                                    loop(int(i + 1), grown)
 
-Only what a loop carries is rewritten: the result comes round as the operand. Elsewhere a concatenation
-has one turn, and its result a place in the plan of its function.
+What was taken out of a cell grows in the same way, where it has no other use and dims of 1 before the axis:
+it is put back, and comes round in the next turn or call. Elsewhere a concatenation has one turn, and its
+result a place in the plan of its function.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from inlay.analysis.blocks import count_uses, definitions, nested, operands, spine, values, with_blocks
 from inlay.analysis.loops import loops_of
 from inlay.ir import make
-from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, Var
+from inlay.ir.entry_state import has_axis_first
+from inlay.ir.expr import Arm, Call, Expr, Function, If, Let, Match, RefTake, Var
 from inlay.ir.module import Module
 from inlay.ir.op import Op
 from inlay.ir.types import FuncType, TensorType
@@ -80,9 +83,44 @@ class _Growing:
 
 def _rewrite(function: Function, transpose: Op) -> Function:
     found = _find(function)
-    if not found:
+    if found:
+        function = replace(function, body=_Rewriter(found, transpose).block(function.body))
+    known = definitions(function.body)
+    if not any(isinstance(value, RefTake) for value in known.values()):
         return function
-    return replace(function, body=_Rewriter(found, transpose).block(function.body))
+    return replace(function, body=_Taken(known, count_uses(function.body), transpose).block(function.body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Extends contents of cells: lets of a function, how often variables are mentioned, and the operator."""
+
+    known: Mapping[Var, Expr]
+    uses: Mapping[Var, int]
+    transpose: Op
+
+    def block(self, block: Expr) -> Expr:
+        """Rewrite a block."""
+        lets, tail = spine(block)
+        written: Written = []
+        for let in lets:
+            first = let.value.args[0] if isinstance(let.value, Call) and let.value.args else None
+            axis = self._axis(let.var, first)
+            if axis is None:
+                written.append((let.var, with_blocks(let.value, self.block), let))
+            else:
+                assert isinstance(first, Var), "what grows has a name"
+                extended(let, first, axis, self.transpose, written, is_moved=False)
+        return block_of(written, with_blocks(tail, self.block))
+
+    def _axis(self, made: Var, first: Expr | None) -> int | None:
+        """Return the axis along which a variable is the content of a cell and more; None where it is not."""
+        if not isinstance(first, Var) or not isinstance(self.known.get(first), RefTake):
+            return None
+        axis = growth_axis(first, made, self.known)
+        if axis is None or self.uses.get(first) != 1 or not isinstance(first.type, TensorType):
+            return None
+        return None if has_axis_first(first.type, axis) else axis
 
 
 # ------------------------------------------------------------------------------- what is possible

@@ -36,7 +36,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -255,9 +257,9 @@ class _Naming:
                 return make.tuple_(new, span=node.span, place=node.place)
             case Project(value=inner) | RefCreate(value=inner):
                 return replace(node, value=(yield self._atom(inner, scope)))
-            case RefRead(ref=ref):
+            case RefRead(ref=ref) | RefTake(ref=ref):
                 return replace(node, ref=(yield self._atom(ref, scope)))
-            case RefWrite(ref=ref, value=inner):
+            case RefWrite(ref=ref, value=inner) | RefPut(ref=ref, value=inner):
                 new_ref = yield self._atom(ref, scope)
                 return replace(node, ref=new_ref, value=(yield self._atom(inner, scope)))
             case Function(body=body):

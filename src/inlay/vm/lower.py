@@ -32,7 +32,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -220,7 +222,9 @@ class Lowering:
             case RefRead(ref=ref):
                 cell = self._operand(ref)
                 return self._writer.make("CELL_READ", args=(cell,), kind=Kind.ANY)
-            case RefWrite(ref=ref, value=content):
+            case RefTake(ref=ref):
+                return self._taken(self._operand(ref))
+            case RefWrite(ref=ref, value=content) | RefPut(ref=ref, value=content):
                 cell = self._operand(ref)
                 boxed = self._operand(content)
                 self._writer.emit("CELL_WRITE", args=(cell, boxed))
@@ -233,6 +237,15 @@ class Lowering:
                 raise InternalError("eta-expand comes before lowering", where=str(e.span))
             case _:
                 assert_never(e)
+
+    def _taken(self, cell: Operand) -> Register:
+        """Move the content of a cell out, so that nothing but the result refers to it.
+
+        What stands there until something is put back is unit: no value that a program could mistake for it.
+        """
+        content = self._writer.make("CELL_READ", args=(cell,), kind=Kind.ANY)
+        self._writer.emit("CELL_WRITE", args=(cell, self._env.operand(UNIT)))
+        return content
 
     def _operand(self, e: Expr) -> Operand:
         return self._env.operand(self._value(e))

@@ -29,7 +29,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -325,7 +327,7 @@ class _Alike:
                 self.atom(a.value, b.value, what)
                 if a.index != b.index:
                     self.fail(f"{what}: fields differ")
-            case (RefCreate(), RefCreate()) | (RefRead(), RefRead()) | (RefWrite(), RefWrite()):
+            case RefCreate() | RefRead() | RefWrite() | RefTake() | RefPut() if type(a) is type(b):
                 for name in ("ref", "value"):
                     if hasattr(a, name):
                         self.atom(getattr(a, name), getattr(b, name), what)

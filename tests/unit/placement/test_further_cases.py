@@ -9,7 +9,7 @@ import pytest
 
 import inlay
 from inlay.base.diagnostics import CompileError
-from inlay.ir.expr import Call, Expr, Function, Let, OpRef, RefCreate, RefRead, RefWrite, Var
+from inlay.ir.expr import Call, Expr, Function, Let, OpRef, RefCreate, RefPut, RefRead, RefTake, RefWrite, Var
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder, spine
 from tests.unit.placement.cases import B2, BOARDS, assert_alike, normal, planned, read, verify_case
@@ -422,7 +422,7 @@ def test_the_order_of_declarations_changes_nothing(name: str) -> None:
 
 def shuffled(function: Function, rng: random.Random) -> Function | None:
     """Return a function whose lets are in another order that means the same; None if it has cells."""
-    if any(isinstance(e, RefCreate | RefRead | RefWrite) for e in postorder(function)):
+    if any(isinstance(e, RefCreate | RefRead | RefWrite | RefTake | RefPut) for e in postorder(function)):
         return None
     lets, tail = spine(function.body)
     bound = {x.var for x in lets}

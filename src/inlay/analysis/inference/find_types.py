@@ -47,7 +47,9 @@ from inlay.ir.expr import (
     OpRef,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -197,7 +199,7 @@ class _Walk:
                 return self._tuple(e)
             case Project():
                 return self._project(e)
-            case RefCreate() | RefRead() | RefWrite():
+            case RefCreate() | RefRead() | RefWrite() | RefTake() | RefPut():
                 return self._reference(e)
             case OpRef():
                 return self._wrapped(e)
@@ -371,14 +373,14 @@ class _Walk:
             lambda: field_of(self._scope, e, t), lambda: (t,), Reason(e.span, "a field")
         )
 
-    def _reference(self, e: RefCreate | RefRead | RefWrite) -> _Steps:
+    def _reference(self, e: RefCreate | RefRead | RefWrite | RefTake | RefPut) -> _Steps:
         match e:
             case RefCreate(value=value):
                 t = yield value
                 return UNKNOWN if isinstance(t, UnknownType) else RefType(t)
-            case RefRead(ref=ref):
+            case RefRead(ref=ref) | RefTake(ref=ref):
                 return content_of(self._scope, (yield ref), ref.span or e.span)
-            case RefWrite(ref=ref, value=value):
+            case RefWrite(ref=ref, value=value) | RefPut(ref=ref, value=value):
                 content = content_of(self._scope, (yield ref), ref.span or e.span)
                 t = yield value
                 with self._findings.catching():

@@ -38,7 +38,9 @@ from inlay.ir.expr import (
     PatternVar,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -350,9 +352,9 @@ class _Gather:
                 self.graph.cells.update(leaves(cell))
                 self.constraints.place(cell, value.place, "the cell", value.span)
                 return cell
-            case RefRead(ref=ref):
+            case RefRead(ref=ref) | RefTake(ref=ref):
                 return part(self._atom(ref, value, 0), 0)
-            case RefWrite(ref=ref, value=inner):
+            case RefWrite(ref=ref, value=inner) | RefPut(ref=ref, value=inner):
                 cell, content = self._atom(ref, value, 0), self._atom(inner, value, 1)
                 reason = Reason("it is written to the cell", value.span)
                 self.constraints.hand_on(inner, content, part(cell, 0), reason)

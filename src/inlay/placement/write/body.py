@@ -28,7 +28,9 @@ from inlay.ir.expr import (
     PatternVar,
     Project,
     RefCreate,
+    RefPut,
     RefRead,
+    RefTake,
     RefWrite,
     Tuple,
     Var,
@@ -264,11 +266,17 @@ class Body:
                 content = part(cell.home, 0)
                 place = self.writer.place(content)
                 return RefRead(cell.expr, value.type, value.span, place), content
-            case RefWrite(ref=ref, value=inner):
+            case RefTake(ref=ref):
+                cell = self.atom(ref, instance, value, 0)
+                content = part(cell.home, 0)
+                place = self.writer.place(content)
+                return RefTake(cell.expr, value.type, value.span, place), content
+            case RefWrite(ref=ref, value=inner) | RefPut(ref=ref, value=inner):
                 cell = self.atom(ref, instance, value, 0)
                 content = self.atom(inner, instance, value, 1)
                 new = self.mover.adapt(content, part(cell.home, 0), block, value.span)
-                return RefWrite(cell.expr, new, value.type, value.span, value.place), None
+                made = RefPut if isinstance(value, RefPut) else RefWrite
+                return made(cell.expr, new, value.type, value.span, value.place), None
             case Function():  # a kernel to be
                 return value, home
             case _:
