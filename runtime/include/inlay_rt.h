@@ -289,14 +289,16 @@ inlay_status_t inlay_call(inlay_activation_t *activation, uint32_t entry,
                           inlay_result_t *results, uint32_t n_results, inlay_error_t *error);
 
 /* State: an input that a call may make longer where it is, and the result that it becomes. `room` is how
- * many bytes the memory at the data of the input has. */
+ * many bytes the memory at the data of the input has. A spare input may be written over instead: what is
+ * there after a failure is nothing to count on. */
 typedef struct inlay_state {
     uint32_t input, result;
     size_t room;
+    uint32_t is_spare;
 } inlay_state_t;
 
 /* Like `inlay_call`, with state. The call may write what lies behind such an input, and never the input
- * itself: after a failure all is as it was. A result that is its input and more behind it has the same
+ * itself unless it is spare: after a failure all else is as it was. A result that is its input and more behind it has the same
  * `data`, no `block`, and the room that there was: it lives where the input does. Any other has memory of
  * its own, with room where it grew. No two calls at a time may have state in the same memory. */
 inlay_status_t inlay_call_state(inlay_activation_t *activation, uint32_t entry,

@@ -252,7 +252,7 @@ static inlay_status_t run(inlay_activation_t *m, const inlay_entry_t *entry, con
     for (i = 0; i < entry->inputs.n; i++) {
         const inlay_state_t *state = given->n_states ? state_of_input(given, i) : NULL;
         inlay_slot_t *slot = m->current->slots + i;
-        INLAY_TRY(state ? inlay_push_state(m, slot, &given->inputs[i], state->room)
+        INLAY_TRY(state ? inlay_push_state(m, slot, &given->inputs[i], state)
                         : inlay_push_input(m, slot, &given->inputs[i]));
     }
     INLAY_TRY(run_function(m, entry));

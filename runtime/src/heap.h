@@ -89,6 +89,12 @@ static inline int inlay_is_state(const inlay_storage_t *storage)
     return storage->owned == STORAGE_STATE || storage->align == INLAY_STATE_ALIGN;
 }
 
+/* Whether the bytes of a storage may be written. */
+static inline int inlay_may_write(const inlay_storage_t *storage)
+{
+    return storage->owned == STORAGE_OWNED || storage->owned == STORAGE_SPARE;
+}
+
 static inline void inlay_retain(inlay_object_t *object)
 {
     if (object->count != IMMORTAL) object->count++;

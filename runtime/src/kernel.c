@@ -185,7 +185,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
         if (tensors[i].tag != KIND_TENSOR) return inlay_wrong_kind(m, KIND_TENSOR, tensors[i].tag);
     for (i = 0; i < kernel->n_ports; i++) {
         const inlay_view_t *view = view_of(&tensors[i]);
-        if (kernel->ports[i] != 0 && view->storage->owned != STORAGE_OWNED)
+        if (kernel->ports[i] != 0 && !inlay_may_write(view->storage))
             return inlay_fail(m->error, INLAY_READ_ONLY, "an input or constant would be written",
                               NULL, 0);
         if (kernel->ports[i] != 0 && view->storage->guards)

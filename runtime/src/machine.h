@@ -211,9 +211,10 @@ const inlay_slot_t *inlay_task_settled(const inlay_slot_t *slot, int *is_sole);
  * else may refer to it (`is_sole` says that nothing else refers to what holds the slot). */
 inlay_status_t inlay_push_input(inlay_activation_t *m, inlay_slot_t *slot,
                                 const inlay_tensor_t *input);
-/* The same of state: with so many bytes of room; and out again, in its place if it still is where it `was`. */
+/* The same of state: with room behind it, or to be written over; and out again, in its place if it still is
+ * where it `was`. */
 inlay_status_t inlay_push_state(inlay_activation_t *m, inlay_slot_t *slot,
-                                const inlay_tensor_t *input, size_t room);
+                                const inlay_tensor_t *input, const inlay_state_t *state);
 inlay_status_t inlay_export_state(inlay_activation_t *m, const inlay_slot_t *slot, const void *was,
                                   inlay_result_t *result);
 /* Whether a result is to leave a larger storage as pages of its own. */

@@ -97,15 +97,15 @@ inlay_status_t inlay_export(inlay_activation_t *m, const inlay_slot_t *slot, int
 }
 
 inlay_status_t inlay_push_state(inlay_activation_t *m, inlay_slot_t *slot,
-                                const inlay_tensor_t *input, size_t room)
+                                const inlay_tensor_t *input, const inlay_state_t *state)
 {
     inlay_view_t *view;
     INLAY_TRY(inlay_push_input(m, slot, input));
     view = (inlay_view_t *)(void *)slot->as.object;
-    if (room < view->bytes)
+    if (state->room < view->bytes)
         return inlay_fail(m->error, INLAY_BAD_ARGUMENT, "a state has less room than bytes", NULL, 0);
-    view->storage->capacity = room;
-    view->storage->owned = STORAGE_STATE;
+    if (!state->is_spare) view->storage->capacity = state->room;
+    view->storage->owned = state->is_spare ? STORAGE_SPARE : STORAGE_STATE;
     inlay_race_name(&m->heap, view);
     return INLAY_OK;
 }
@@ -116,7 +116,8 @@ inlay_status_t inlay_export_state(inlay_activation_t *m, const inlay_slot_t *slo
     int is_sole = 1;
     const inlay_slot_t *settled = inlay_task_settled(slot, &is_sole);
     const inlay_view_t *view = (const inlay_view_t *)(const void *)settled->as.object;
-    if (settled->tag != KIND_TENSOR || view->storage->owned != STORAGE_STATE || view->data != was)
+    if (settled->tag != KIND_TENSOR || view->data != was ||
+        (view->storage->owned != STORAGE_STATE && view->storage->owned != STORAGE_SPARE))
         return inlay_export(m, slot, 1, result);
     INLAY_TRY(inlay_race_tensor(m, view, view->data, view->bytes, NULL, 0));
     memset(result, 0, sizeof *result);

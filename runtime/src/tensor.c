@@ -278,7 +278,7 @@ inlay_status_t inlay_op_rows(inlay_activation_t *m, int is_single)
 static int is_unique(const inlay_view_t *view)
 {
     return view->header.count == 1 && view->storage->header.count == 1 &&
-           view->storage->owned == STORAGE_OWNED;
+           inlay_may_write(view->storage);
 }
 
 static inlay_status_t need_tensors(inlay_activation_t *m, const inlay_slot_t *a,
@@ -401,7 +401,7 @@ inlay_status_t inlay_op_assign(inlay_activation_t *m)
     if (source->dtype != target->dtype || source->rank != target->rank ||
         memcmp(source->dims, target->dims, source->rank * sizeof *source->dims) != 0)
         return unlike(m, source, " cannot be assigned to ", target->dims, target->rank);
-    if (target->storage->owned != STORAGE_OWNED)
+    if (!inlay_may_write(target->storage))
         return inlay_fail(m->error, INLAY_READ_ONLY,
                           "an input or constant would be written", NULL, 0);
     INLAY_TRY(need_host(m, target));

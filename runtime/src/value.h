@@ -55,7 +55,8 @@ typedef struct inlay_slot {
 enum {
     STORAGE_LENT = 0,  /* of somebody else, and never written */
     STORAGE_OWNED = 1, /* given back when the object dies; such bytes may be written */
-    STORAGE_STATE = 2  /* of somebody else; what is behind the tensor in them may be written */
+    STORAGE_STATE = 2, /* of somebody else; what is behind the tensor in them may be written */
+    STORAGE_SPARE = 3  /* of somebody else, who gave it to be written over */
 };
 
 typedef struct inlay_storage {

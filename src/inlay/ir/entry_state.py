@@ -13,7 +13,7 @@ from inlay.ir.types import ExistsType, TensorType, TupleType, Type
 def check_states(module: Module, findings: Collector) -> None:
     """Find what does not fit: names and types of what stays, and what gives the first values."""
     for name, entry in module.entries.items():
-        if (entry.state or entry.first or entry.grows) and name in module.functions:
+        if (entry.state or entry.first or entry.grows or entry.updates) and name in module.functions:
             _check(module, name, entry, module.functions[name], findings)
 
 
@@ -31,6 +31,14 @@ def _is_longer(takes: Type | None, gives: Type | None, axis: int) -> bool:
     return 0 <= axis < len(takes.shape) and all(a == b for d, (a, b) in enumerate(pairs) if d != axis)
 
 
+def _does(grown: EntryNames, entry: EntryNames) -> bool:
+    """Whether an entry takes and gives what another one does; more only where that has updates."""
+    if not entry.updates:
+        return (grown.inputs, grown.outputs) == (entry.inputs, entry.outputs)
+    takes, gives = grown.inputs[: len(entry.inputs)], grown.outputs[: len(entry.outputs)]
+    return (takes, gives) == (entry.inputs, entry.outputs)
+
+
 def _check(module: Module, name: str, entry: EntryNames, function: Function, findings: Collector) -> None:
     result = function.type.result
     result = result.body if isinstance(result, ExistsType) else result
@@ -38,7 +46,7 @@ def _check(module: Module, name: str, entry: EntryNames, function: Function, fin
     results = result.fields if isinstance(result, TupleType) and not single else (result,)
     takes = dict(zip(entry.inputs, function.type.params, strict=False))
     gives = dict(zip(entry.outputs, results, strict=False))
-    for given, made in entry.state:
+    for given, made in (*entry.state, *entry.updates):
         if given not in takes or made not in gives:
             findings.error("ir.entry", f"entry {name} has no input '{given}' or no output '{made}'")
         elif not same_type(takes[given], gives[made]):
@@ -54,7 +62,7 @@ def _check(module: Module, name: str, entry: EntryNames, function: Function, fin
                 "ir.entry", f"entry {name} has no output '{g.made}' that is an input '{g.given}' and more"
             )
     grown = module.entries.get(entry.grown)
-    if entry.grown and (grown is None or (grown.inputs, grown.outputs) != (entry.inputs, entry.outputs)):
+    if entry.grown and (grown is None or not _does(grown, entry)):
         findings.error("ir.entry", f"entry {name} is not done by {entry.grown}, which takes or gives another")
     begins = module.entries.get(entry.first)
     if entry.first and (begins is None or begins.inputs or set(begins.outputs) - set(takes)):

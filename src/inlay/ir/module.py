@@ -57,6 +57,8 @@ class EntryNames:
         grows: outputs that are an input with more behind it.
         grown: the entry that does the same with these where they are: it takes and gives them with the axis
             first where other dims stand before it. "" where there is none.
+        updates: pairs of an input and the output that is it with parts replaced. `grown` does these where
+            they are, too, and takes and gives more for it: see `transforms.update_state`.
     """
 
     inputs: tuple[str, ...]
@@ -65,6 +67,7 @@ class EntryNames:
     first: str = ""
     grows: tuple[Growth, ...] = ()
     grown: str = ""
+    updates: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

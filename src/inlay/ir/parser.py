@@ -194,8 +194,9 @@ class ModuleParser(ExprParser):
             state = self._pairs("state")
             first = t.name("the name of a function") if t.accept("first") else ""
             grows = self._grows()
-            grown = t.name("the name of a function") if grows and t.accept("in") else ""
-            entries[name] = EntryNames(inputs, outputs, state, first, grows, grown)
+            updates = self._pairs("updates")
+            grown = t.name("the name of a function") if (grows or updates) and t.accept("in") else ""
+            entries[name] = EntryNames(inputs, outputs, state, first, grows, grown, updates)
         t.expect(";")
 
     def _pairs(self, word: str) -> tuple[tuple[str, str], ...]:

@@ -192,6 +192,7 @@ def _entry_doc(name: str, e: EntryNames) -> str:
     state = "".join(f" state({quote(given)}, {quote(made)})" for given, made in e.state)
     first = f" first {e.first}" if e.first else ""
     grows = "".join(f" grows({quote(g.given)}, {quote(g.made)}, {g.axis})" for g in e.grows)
+    grows += "".join(f" updates({quote(given)}, {quote(made)})" for given, made in e.updates)
     grown = f" in {e.grown}" if e.grown else ""
     return f"entry {name}({inputs}) -> ({outputs}){state}{first}{grows}{grown};"
 

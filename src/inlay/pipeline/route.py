@@ -54,6 +54,7 @@ from inlay.transforms import (
     split_matches,
     to_anf,
     unroll_loops,
+    update_state,
 )
 
 TENSOR = (
@@ -73,6 +74,7 @@ TENSOR = (
     eliminate_common.PASS,
     grow_in_place.PASS,
     grow_state.PASS,
+    update_state.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
     unroll_loops.PASS,

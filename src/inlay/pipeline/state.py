@@ -13,9 +13,9 @@ from inlay.runtime.state import STATE, Growing, State
 def state_properties(module: Module) -> dict[str, str]:
     """Return the property that says what entries keep; none where nothing stays."""
     kept = {
-        name: State(e.state, e.first, e.grown, _growing(module, name, e)).to_json()
+        name: State(e.state, e.first, e.grown, _growing(module, name, e), e.updates).to_json()
         for name, e in module.entries.items()
-        if e.state or e.grows
+        if e.state or e.grows or e.updates
     }
     return {STATE: json.dumps(kept, sort_keys=True)} if kept else {}
 

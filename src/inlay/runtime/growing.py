@@ -11,6 +11,8 @@ nothing: the state is as long as it was before, and the next run writes over wha
 a session has shown stay as they were, too. Where there is no room the run takes twice as much and copies, so
 a session copies each byte about once on average, however long it becomes.
 
+What is only updated has a second memory instead: see `inlay.runtime.updating`.
+
 With other dims before the axis (heads of `[batch, heads, n, d]`), memory has that axis first; who asks for
 the state sees it through a view.
 """
@@ -19,7 +21,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,40 +30,11 @@ from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import InlayError
 from inlay.bytecode.program import Entry
 from inlay.runtime.binder import bind
+from inlay.runtime.kept import Kept, Updated
 from inlay.runtime.native import NOT_DONE, NativeEngine, bits_of, limited
 from inlay.runtime.request import deadline_after
 from inlay.runtime.state import Growing
-from inlay.runtime.structure import Structure
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """A state as its entry has it.
-
-    Attributes:
-        value: an array, or a result of the runtime, in whose memory there may be room.
-        dtype: of its elements: a result of bfloat16 shows its bits.
-        axis: where the first axis of the value is for everybody else.
-    """
-
-    value: Any
-    dtype: np.dtype[Any]
-    axis: int = 0
-
-    def array(self) -> np.ndarray:
-        """Return it as others see it: a read-only view, which stays as it is."""
-        found = np.moveaxis(np.asarray(self.value).view(self.dtype), 0, self.axis)
-        found.flags.writeable = False
-        return found
-
-    def compact(self) -> Kept:
-        """Return a copy in memory of its own, without room."""
-        return Kept(np.array(np.asarray(self.value), order="C"), self.dtype, self.axis)
-
-
-def shown(value: Structure | Kept) -> Structure:
-    """Return a value of a state as others see it."""
-    return value.array() if isinstance(value, Kept) else value
+from inlay.runtime.updating import Spares, Updates
 
 
 class GrowingRuns:
@@ -70,21 +42,28 @@ class GrowingRuns:
 
     Args:
         outer: the entry, as everybody calls it.
-        index: the number of the one that extends.
-        grows: what they do differently.
+        index: the number of the one that extends and updates.
+        grows: what it extends.
+        updates: what it updates.
         opened: gives the engine.
     """
 
     def __init__(
-        self, outer: Entry, index: int, grows: Sequence[Growing], opened: Callable[[], NativeEngine]
+        self,
+        outer: Entry,
+        index: int,
+        grows: Sequence[Growing],
+        updates: Updates,
+        opened: Callable[[], NativeEngine],
     ) -> None:
         self._outer, self._index, self._opened = outer, index, opened
+        self._updates = updates
         self._inputs = [spec.name for spec in outer.inputs]
         self._outputs = [spec.name for spec in outer.outputs]
         self._grows = tuple(grows)
         numbers = [(self._inputs.index(g.given), self._outputs.index(g.made)) for g in grows]
         self._places = {given: g for (given, _), g in zip(numbers, grows, strict=True)}
-        self._pairs = b"".join(struct.pack("=II", *pair) for pair in numbers)
+        self._pairs = b"".join(struct.pack("=III", *pair, 0) for pair in numbers) + updates.pairs
 
     def run(self, inputs: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Run once; takes and gives state that grows as `Kept`, or takes it as an array.
@@ -98,6 +77,7 @@ class GrowingRuns:
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         engine = self._opened()
+        spares = self._updates.take(inputs)
         try:
             given = [inputs[name] for name in self._inputs] if len(inputs) == len(self._inputs) else None
         except KeyError:
@@ -105,27 +85,29 @@ class GrowingRuns:
         found = None
         if given is not None:
             try:
-                found = self._call(engine, given)
+                found = self._call(engine, given, spares)
             except NOT_DONE as failure:
                 problem = engine.problem_of(failure)
                 if problem is not None and problem.ids != ("input.mismatch",):
                     raise problem from failure.__cause__
         if found is None:  # something differs: this says what, or brings it to its type
-            found = self._again(engine, self._bound(inputs))
+            found = self._again(engine, self._bound(inputs), spares)
         return dict(zip(self._outputs, found, strict=True))
 
-    def _again(self, engine: NativeEngine, given: Sequence[Any]) -> list[Any]:
+    def _again(self, engine: NativeEngine, given: Sequence[Any], spares: Spares) -> list[Any]:
         try:
-            return self._call(engine, given)
+            return self._call(engine, given, spares)
         except NOT_DONE as failure:
             problem: InlayError | None = engine.problem_of(failure)
             if problem is None:
                 raise
             raise problem from failure.__cause__
 
-    def _call(self, engine: NativeEngine, given: Sequence[Any]) -> list[Any]:
+    def _call(self, engine: NativeEngine, given: Sequence[Any], spares: Spares) -> list[Any]:
         values = [self._as_kept(i, x) if i in self._places else x for i, x in enumerate(given)]
+        values = self._updates.arguments(values, spares)
         found = engine.call_state(self._index, self._pairs, *values)
+        self._updates.keep(given, found)
         for g in self._grows:
             k, spec = self._outputs.index(g.made), self._outer.inputs[self._inputs.index(g.given)]
             dtype = dtypes.BY_NAME[spec.dtype].numpy  # type: ignore[union-attr]  # only tensors grow
@@ -148,7 +130,8 @@ class GrowingRuns:
         Raises:
             RunError: `input.*`, in the names and dims that everybody knows.
         """
-        arrays: list[Any] = bind(self._outer, {name: shown(x) for name, x in inputs.items()})
+        seen = {name: x.view() if isinstance(x, Kept) else x for name, x in inputs.items()}
+        arrays: list[Any] = bind(self._outer, seen)
         kept = [inputs[name] for name in self._inputs]
         return [
             was if isinstance(was, Kept) else (x if i in self._places else bits_of(x))

@@ -150,7 +150,7 @@ class NativeEngine:
         """
 
         self.call_state: Callable[..., list[Any]] = self._executable.call_state
-        """Takes the number of an entry, pairs of inputs and results that are one state (two 32-bit integers
+        """Takes the number of an entry, inputs and results that are one state, and which are spare (three 32-bit integers
         each), and its arrays, as `call` does. State comes as it is: see `inlay.runtime.growing`.
         """
 

@@ -46,6 +46,7 @@ from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.growing import GrowingRuns
+from inlay.runtime.updating import Updates
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
@@ -288,14 +289,16 @@ class Executable:
         return Session(self._runs(described, said, carry), carry, state, self._requests, types)
 
     def _runs(self, entry: Entry, said: State, carry: Mapping[str, str]) -> Run:
-        """Return what runs an entry for a session: where all that grows is carried, in place."""
+        """Return what runs an entry for a session: in place, where all that grows is carried, or what it updates."""
         index = self._indices.get(said.grown)
         is_plain = self._strings is None and not self._is_remote and not self._may_hang
         if index is None or not is_plain or not self._is_flat[index] or not said.is_carried(carry):
             return partial(self.run, entry=entry.name)
         if not isinstance(self._engine, NativeEngine):
             return partial(self.run, entry=entry.name)
-        return GrowingRuns(entry, index, said.grows, lambda: cast("NativeEngine", self._opened())).run
+        kept = {made for given, made in said.updates if carry.get(made) == given}
+        updates = Updates(entry, self.entries[index], said.updates, kept)
+        return GrowingRuns(entry, index, said.grows, updates, lambda: cast("NativeEngine", self._opened())).run
 
     def first_state(self, entry: str | None = None) -> dict[str, Any]:
         """Return first values of the inputs that an entry keeps from run to run."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import Entry
-from inlay.runtime.growing import Kept, shown
+from inlay.runtime.kept import Kept, shown
 from inlay.runtime.request import Outputs, Party, Request, Requests, Run
 from inlay.runtime.state import State
 from inlay.runtime.state_file import StateFile

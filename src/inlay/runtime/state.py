@@ -9,6 +9,8 @@ zeros. An output that is an input with more behind it can stay, too; then there 
 where it is (`inlay.runtime.growing`):
 
     {"main": {..., "grown": "main.grow", "grows": [["past", "present", 1, true]]}}
+
+or that replaces parts of it (`inlay.runtime.updating`): `"updates": [["table", "next"]]`, by the same entry.
 """
 
 from __future__ import annotations
@@ -56,12 +58,14 @@ class State:
         first: the entry that gives first values, "" for none.
         grown: the entry that adds to what grows, "" for none.
         grows: what that is.
+        updates: input and output of what it updates, which is given with parts replaced.
     """
 
     pairs: tuple[tuple[str, str], ...] = ()
     first: str = ""
     grown: str = ""
     grows: tuple[Growing, ...] = ()
+    updates: tuple[tuple[str, str], ...] = ()
 
     @property
     def all_pairs(self) -> tuple[tuple[str, str], ...]:
@@ -69,22 +73,28 @@ class State:
         return (*self.pairs, *((g.given, g.made) for g in self.grows))
 
     def is_carried(self, carry: Mapping[str, str]) -> bool:
-        """Return whether a session that carries these outputs to inputs can add to what grows where it is."""
-        return len(self.grows) <= MOST_GROWING and all(carry.get(g.made) == g.given for g in self.grows)
+        """Return whether a session that carries these outputs to inputs has state that `grown` keeps in place."""
+        if len(self.grows) + len(self.updates) > MOST_GROWING:
+            return False
+        updated = any(carry.get(made) == given for given, made in self.updates)
+        return bool(self.grows or updated) and all(carry.get(g.made) == g.given for g in self.grows)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         said: dict[str, Any] = {"pairs": [list(pair) for pair in self.pairs], "first": self.first}
-        if self.grows:
+        if self.grown:
             said |= {"grown": self.grown, "grows": [list(astuple(g)) for g in self.grows]}
+        if self.updates:
+            said |= {"updates": [list(pair) for pair in self.updates]}
         return said
 
     @staticmethod
     def of_json(said: dict[str, Any]) -> State:
         """Return what plain data says; ValueError, TypeError or KeyError where it is not of the form."""
         grows = [(str(a), str(b), int(axis), bool(first)) for a, b, axis, first in said.get("grows", ())]
-        pairs = tuple((str(a), str(b)) for a, b in said["pairs"])
-        return State(pairs, str(said["first"]), str(said.get("grown", "")), tuple(Growing(*g) for g in grows))
+        pairs, updates = (tuple((str(a), str(b)) for a, b in x) for x in (said["pairs"], said.get("updates", ())))
+        grown = tuple(Growing(*g) for g in grows)
+        return State(pairs, str(said["first"]), str(said.get("grown", "")), grown, updates)
 
 
 def states_of(properties: Mapping[str, str]) -> dict[str, State]:

@@ -28,7 +28,7 @@ import numpy as np
 from inlay.arith.dtype import BY_NAME, STRING, from_numpy
 from inlay.base.diagnostics import InlayError, error, unsupported
 from inlay.base.files import writing
-from inlay.runtime.growing import Kept
+from inlay.runtime.kept import Kept
 from inlay.runtime.structure import Structure
 
 MAGIC, VERSION = b"\x89INLYST\n", 1

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from inlay.ir import make
 from inlay.ir.entry_state import has_axis_first
-from inlay.ir.expr import Call, Expr, Let, OpRef, Var
+from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Tuple, Var
 from inlay.ir.op import Op
 from inlay.ir.types import TensorType
+from inlay.ir.walk import spine
 from inlay.ops.joining import EXTEND, AxisAttrs
 from inlay.ops.layout import PermAttrs
 
@@ -31,6 +32,16 @@ def growth_axis(param: Var, arg: Expr, known: Mapping[Var, Expr]) -> int | None:
     assert isinstance(attrs, AxisAttrs), "concat has an axis"
     assert isinstance(t, TensorType), "concat is of tensors"
     return None if param in value.args[1:] else attrs.axis % len(t.shape)
+
+
+def fields_of(function: Function, count: int) -> tuple[Expr, ...]:
+    """Return what an entry with so many outputs gives, by output; none where that is not written there."""
+    lets, tail = spine(function.body)
+    if count == 1:
+        return (tail,)
+    if isinstance(tail, Var):
+        tail = next((let.value for let in lets if let.var is tail), tail)
+    return tail.fields if isinstance(tail, Tuple) and len(tail.fields) == count else ()
 
 
 def carried_var(var: Var, axis: int) -> Var:

@@ -33,13 +33,13 @@ from inlay.analysis.blocks import count_uses
 from inlay.arith.expr import Sym
 from inlay.base.options import option
 from inlay.ir import make
-from inlay.ir.expr import Call, Expr, Function, Tuple, Var
+from inlay.ir.expr import Call, Expr, Function, Var
 from inlay.ir.module import EntryNames, Growth, Module
 from inlay.ir.op import Op
 from inlay.ir.types import TensorType
 from inlay.ir.walk import copy, spine
 from inlay.passes.contract import Pass, PassContext, Property
-from inlay.transforms._growing import Written, block_of, carried_var, extended, growth_axis
+from inlay.transforms._growing import Written, block_of, carried_var, extended, fields_of, growth_axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def run(module: Module, context: PassContext) -> Module:
         assert isinstance(twin, Function), "a copy of a function is one"
         pairs = _pairs(twin, names)
         if pairs:
-            fields = _fields(twin, len(names.outputs))
+            fields = fields_of(twin, len(names.outputs))
             functions[other] = _extending(twin, fields, pairs, transpose)
             entries[other] = EntryNames(names.inputs, names.outputs)
             grows = tuple(Growth(names.inputs[p.param], names.outputs[p.field], p.axis) for p in pairs)
@@ -83,20 +83,10 @@ class _Pair:
     made: Var
 
 
-def _fields(function: Function, count: int) -> tuple[Expr, ...]:
-    """Return what an entry gives, by output."""
-    lets, tail = spine(function.body)
-    if count == 1:
-        return (tail,)
-    if isinstance(tail, Var):
-        tail = next((let.value for let in lets if let.var is tail), tail)
-    return tail.fields if isinstance(tail, Tuple) and len(tail.fields) == count else ()
-
-
 def _pairs(function: Function, names: EntryNames) -> list[_Pair]:
     lets, _ = spine(function.body)
     known: Mapping[Var, Expr] = {let.var: let.value for let in lets}
-    uses, fields = count_uses(function.body), _fields(function, len(names.outputs))
+    uses, fields = count_uses(function.body), fields_of(function, len(names.outputs))
     own = {d.sym for d in function.dims}
     found: list[_Pair] = []
     for k, made in enumerate(fields):

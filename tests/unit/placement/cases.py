@@ -327,7 +327,13 @@ class _Alike:
                 self.atom(a.value, b.value, what)
                 if a.index != b.index:
                     self.fail(f"{what}: fields differ")
-            case RefCreate() | RefRead() | RefWrite() | RefTake() | RefPut() if type(a) is type(b):
+            case (
+                (RefCreate(), RefCreate())
+                | (RefRead(), RefRead())
+                | (RefWrite(), RefWrite())
+                | (RefTake(), RefTake())
+                | (RefPut(), RefPut())
+            ):
                 for name in ("ref", "value"):
                     if hasattr(a, name):
                         self.atom(getattr(a, name), getattr(b, name), what)

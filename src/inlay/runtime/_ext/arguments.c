@@ -47,14 +47,14 @@ int inlay_ext_read_states(inlay_ext_states_t *s, PyObject *pairs, const inlay_ex
     s->n = 0;
     if (!pairs) return 0;
     if (PyBytes_AsStringAndSize(pairs, &bytes, &n_bytes) != 0) return -1;
-    if (n_bytes % 8 || n_bytes / 8 > INLAY_EXT_MOST_STATES) {
-        PyErr_SetString(PyExc_ValueError, "eight bytes for each state, and not so many");
+    if (n_bytes % 12 || n_bytes / 12 > INLAY_EXT_MOST_STATES) {
+        PyErr_SetString(PyExc_ValueError, "twelve bytes for each state, and not so many");
         return -1;
     }
-    s->n = (uint32_t)(n_bytes / 8);
+    s->n = (uint32_t)(n_bytes / 12);
     for (i = 0; i < s->n; i++) {
-        uint32_t pair[2];
-        memcpy(pair, bytes + 8 * i, 8);
+        uint32_t pair[3];
+        memcpy(pair, bytes + 12 * i, 12);
         if (pair[0] >= a->n) {
             PyErr_SetString(PyExc_ValueError, "a state is no input");
             return -1;
@@ -62,6 +62,7 @@ int inlay_ext_read_states(inlay_ext_states_t *s, PyObject *pairs, const inlay_ex
         s->given[i] = given[pair[0]];
         s->states[i].input = pair[0];
         s->states[i].result = pair[1];
+        s->states[i].is_spare = pair[2];
         s->states[i].room =
             inlay_ext_room(result_type, given[pair[0]], (size_t)a->views[pair[0]].len);
     }

@@ -30,7 +30,8 @@ long inlay_ext_entry(PyObject *const *arguments, Py_ssize_t n);
 int inlay_ext_read_arguments(inlay_ext_arguments_t *a, PyObject *const *given, Py_ssize_t n);
 void inlay_ext_release_arguments(inlay_ext_arguments_t *a);
 
-/* Read which tensors are state from the bytes of pairs of uint32, or from NULL. 0, or -1 with an exception. */
+/* Read which tensors are state from bytes, or from NULL: an input, a result and whether it is spare, as uint32
+ * each. 0, or -1 with an exception. */
 int inlay_ext_read_states(inlay_ext_states_t *s, PyObject *pairs, const inlay_ext_arguments_t *a,
                           PyObject *const *given, PyObject *result_type);
 

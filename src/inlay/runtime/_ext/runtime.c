@@ -275,7 +275,7 @@ static PyObject *call(PyObject *object, PyObject *const *arguments, Py_ssize_t n
     return call_with((inlay_ext_executable_t *)object, (uint32_t)entry, arguments + 1, n - 1, NULL);
 }
 
-/* After the entry: pairs of an input and a result that are one state, as the bytes of uint32. */
+/* After the entry: for each state the input, the result and whether it is spare, as the bytes of uint32. */
 static PyObject *call_state(PyObject *object, PyObject *const *arguments, Py_ssize_t n)
 {
     const long entry = inlay_ext_entry(arguments, n);
