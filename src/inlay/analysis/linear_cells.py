@@ -194,7 +194,9 @@ class _Walk:
         for e in operands(value):
             self._hand_on(e, value.span, state)
         ends: list[_State] = []
-        arms = [(arm.body, pattern_vars(arm.pattern)) for arm in value.arms] if isinstance(value, Match) else []
+        arms = (
+            [(arm.body, pattern_vars(arm.pattern)) for arm in value.arms] if isinstance(value, Match) else []
+        )
         for body, patterns in arms or [(b, list[Var]()) for b in (value.then, value.otherwise)]:  # type: ignore[union-attr]
             end = state.copy()
             own = {*patterns, *self.block(body, end, is_last=is_last)}
@@ -328,7 +330,9 @@ class _Walk:
         if isinstance(callee, Var):
             function = checker.known.get(callee)
             if function is None:
-                return "" if is_private else f"a call of '{callee.name}', of which is not known what it mentions"
+                return (
+                    "" if is_private else f"a call of '{callee.name}', of which is not known what it mentions"
+                )
             mentioned = checker.captured(function)
         elif not isinstance(callee, GlobalVar):
             return "a call of a value"

@@ -42,6 +42,9 @@ def memory_lines(e: MemoryExplanation, *, everything: bool) -> Iterator[str]:
             f"for the budget, {given_up_text(e.plain)}: they would take {bytes_:,} bytes and save "
             f"{time_text(ns)} (predicted)"
         )
+    if e.states:
+        yield "state of sessions:"
+        yield from (f"  {text}" for text in e.states)
     if e.chosen.reuse is not None and e.other.reuse is not None:
         yield "which values share bytes (--plan):"
         yield from (f"  {_sharing(p)}" for p in sorted((e.chosen, e.other), key=lambda p: p is e.other))

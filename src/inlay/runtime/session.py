@@ -298,7 +298,9 @@ class Executable:
             return partial(self.run, entry=entry.name)
         kept = {made for given, made in said.updates if carry.get(made) == given}
         updates = Updates(entry, self.entries[index], said.updates, kept)
-        return GrowingRuns(entry, index, said.grows, updates, lambda: cast("NativeEngine", self._opened())).run
+        return GrowingRuns(
+            entry, index, said.grows, updates, lambda: cast("NativeEngine", self._opened())
+        ).run
 
     def first_state(self, entry: str | None = None) -> dict[str, Any]:
         """Return first values of the inputs that an entry keeps from run to run."""

@@ -92,7 +92,9 @@ class State:
     def of_json(said: dict[str, Any]) -> State:
         """Return what plain data says; ValueError, TypeError or KeyError where it is not of the form."""
         grows = [(str(a), str(b), int(axis), bool(first)) for a, b, axis, first in said.get("grows", ())]
-        pairs, updates = (tuple((str(a), str(b)) for a, b in x) for x in (said["pairs"], said.get("updates", ())))
+        pairs, updates = (
+            tuple((str(a), str(b)) for a, b in x) for x in (said["pairs"], said.get("updates", ()))
+        )
         grown = tuple(Growing(*g) for g in grows)
         return State(pairs, str(said["first"]), str(said.get("grown", "")), grown, updates)
 

@@ -84,7 +84,7 @@ class Updates:
             at += len(u.told)
             was, now = given[u.input], found[u.output]
             if not u.is_carried:
-                found[u.output] = np.asarray(now).view(u.dtype)
+                found[u.output] = np.array(now).view(u.dtype)  # nobody else may write to what was spare
                 continue
             spare = was.value if isinstance(was, Updated) and was.pair.is_own else None
             found[u.output] = Updated(now, u.dtype, 0, Pair(spare, own))

@@ -38,7 +38,7 @@ from inlay.ir.module import EntryNames, Growth, Module
 from inlay.ir.op import Op
 from inlay.ir.types import TensorType
 from inlay.ir.walk import copy, spine
-from inlay.passes.contract import Pass, PassContext, Property
+from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._growing import Written, block_of, carried_var, extended, fields_of, growth_axis
 
 
@@ -68,6 +68,9 @@ def run(module: Module, context: PassContext) -> Module:
             entries[other] = EntryNames(names.inputs, names.outputs)
             grows = tuple(Growth(names.inputs[p.param], names.outputs[p.field], p.axis) for p in pairs)
             entries[name] = replace(names, grows=grows, grown=other)
+            for g in grows:
+                text = f"'{g.made}' grows where '{g.given}' is: a run of a session writes what it adds"
+                context.remarks.add(Remark(PASS.name, "in-place", "grows", text))
     if len(functions) == len(module.functions):
         return module
     return replace(module, entries=MappingProxyType(entries)).with_functions(functions)

@@ -45,7 +45,7 @@ from inlay.ir.walk import copy, spine
 from inlay.ops.indexing import AxisAttrs, BatchAttrs
 from inlay.ops.scatter import Combine, ScatterAttrs, ScatterElementsAttrs
 from inlay.ops.slicing import AxesAttrs
-from inlay.passes.contract import Pass, PassContext, Property
+from inlay.passes.contract import Pass, PassContext, Property, Remark
 from inlay.transforms._growing import Written, block_of, fields_of
 from inlay.transforms.grow_state import GrowStateOptions
 
@@ -62,9 +62,10 @@ def run(module: Module, context: PassContext) -> Module:
         if name not in functions or name in twins or names.updates:
             continue
         other = names.grown or f"{name}.grow"
+        _explain(module.functions[name], names, context)
         twin = copy(functions[names.grown or name])
         assert isinstance(twin, Function), "a copy of a function is one"
-        found = list(_chains(twin, names))
+        found = _chains(twin, names)
         if not found or (other in functions and not names.grown):
             continue
         writer = _Writer(twin, context)
@@ -97,7 +98,18 @@ class _Chain:
     updates: tuple[Call, ...]
 
 
-def _chains(function: Function, names: EntryNames) -> Iterator[_Chain]:
+def _chains(function: Function, names: EntryNames) -> list[_Chain]:
+    """Return what is updated, one output for an input: what the program says, else the last one."""
+    best: dict[int, tuple[tuple[bool, int], _Chain]] = {}
+    for chain in _candidates(function, names):
+        is_said = (names.inputs[chain.param], names.outputs[chain.field]) in names.state
+        key = is_said, len(chain.updates)
+        if chain.param not in best or key > best[chain.param][0]:
+            best[chain.param] = key, chain
+    return sorted((chain for _, chain in best.values()), key=lambda c: c.field)
+
+
+def _candidates(function: Function, names: EntryNames) -> Iterator[_Chain]:
     known: Mapping[Var, Expr] = {let.var: let.value for let in spine(function.body)[0]}
     fields, grown = fields_of(function, len(names.outputs)), {g.made for g in names.grows}
     params = {p: i for i, p in enumerate(function.params) if p.place is None}
@@ -106,15 +118,14 @@ def _chains(function: Function, names: EntryNames) -> Iterator[_Chain]:
             continue
         at, first = made, made
         updates: list[Call] = []
-        while (value := known.get(at)) is not None and isinstance(value, Call) and isinstance(value.args[0], Var):
+        while isinstance(value := known.get(at), Call) and isinstance(value.args[0], Var):
             if _can_repeat(value):
                 updates.insert(0, value)
             elif not _is_check(value):
                 break
             at, first = value.args[0], at
-        param = params.pop(at, None) if updates else None
-        if param is not None and at.type == made.type:
-            yield _Chain(param, k, first, tuple(updates))
+        if updates and at in params and at.type == made.type:
+            yield _Chain(params[at], k, first, tuple(updates))
 
 
 def _is_check(value: Call) -> bool:
@@ -135,10 +146,50 @@ def _can_repeat(value: Expr) -> bool:
             least = 2 if isinstance(value.callee.attrs, ScatterAttrs) else 1
             return len(index.shape) >= least
         case AxesAttrs(axes=axes):
-            begins = value.args[2]
-            return bool(axes) and isinstance(begins, Const) and isinstance(value.args[1], Var)
+            return bool(axes) and isinstance(value.args[2].type, ShapeType) and isinstance(value.args[1], Var)
         case _:
             return False
+
+
+def _explain(function: Function, names: EntryNames, context: PassContext) -> None:
+    """Say which outputs are updated where an input is, and why not of others that look like it."""
+    fields = fields_of(function, len(names.outputs))
+    done = {c.field: c for c in _chains(function, names)}
+    for k, made in enumerate(fields):
+        if k in done:
+            given, ops = names.inputs[done[k].param], ", ".join(map(_operator, done[k].updates))
+            text = f"'{names.outputs[k]}' is updated where '{given}' is: a run of a session writes twice what {ops} replaces"
+            context.remarks.add(Remark(PASS.name, "in-place", "updated", text, made.span))
+        elif (why := _why_not(function, names, fields, k)) is not None:
+            text = f"'{names.outputs[k]}' is made anew in each run of a session: {why[1]}"
+            context.remarks.add(Remark(PASS.name, "copied", why[0], text, made.span))
+
+
+def _why_not(function: Function, names: EntryNames, fields: Sequence[Expr], k: int) -> tuple[str, str] | None:
+    """Return why an output is not updated where an input is; None where nothing speaks for that it should be."""
+    known = {let.var: let.value for let in spine(function.body)[0]}
+    made, name = fields[k], names.outputs[k]
+    value = known.get(made) if isinstance(made, Var) else None
+    is_state = any(name == x for _, x in names.state)
+    if name in {g.made for g in names.grows} or made in function.params:
+        return None
+    if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+        why = "it is the result of a branch, a loop or a function"
+        return ("control-flow", why) if is_state else None
+    op = value.callee.op.name
+    if op not in _UPDATES:
+        of_input = op == "select" and any(a in function.params and a.type == made.type for a in value.args)
+        return ("whole", f"'{op}' writes all of it") if is_state or of_input else None
+    if not _can_repeat(value):
+        return "not-told", f"where '{op}' writes cannot be told to the next run"
+    if sum(f is made for f in fields) != 1:
+        return "given-twice", "it is given more than once"
+    return "no-input", f"what '{op}' updates is no input as it was given, or is updated for another output"
+
+
+def _operator(call: Call) -> str:
+    assert isinstance(call.callee, OpRef), "an update is an operator"
+    return f"'{call.callee.op.name}'"
 
 
 @dataclass(slots=True)
@@ -201,7 +252,10 @@ class _Writer:
             return e
         assert isinstance(e.type, TensorType), "updates have tensors"
         of_whole = set(free_symbols(whole.type))
-        shape = [d if a != free and set(symbols(d)) <= of_whole else self._fresh() for a, d in enumerate(e.type.shape)]
+        shape = [
+            d if a != free and set(symbols(d)) <= of_whole else self._fresh()
+            for a, d in enumerate(e.type.shape)
+        ]
         self.told.append(e)
         self.outputs.append(f"{given}.at{len(self.inputs) - first}")
         return self._param(self.outputs[-1], TensorType(tuple(shape), e.type.dtype))
@@ -209,8 +263,9 @@ class _Writer:
     def _begins(self, given: str, first: int, begins: Expr) -> Expr:
         """Return where a part of the run before began."""
         assert isinstance(begins.type, ShapeType), "parts begin at a shape"
-        if all(b is not None and b.value is not None for b in begins.type.values):
-            return begins
+        known = [b for b in begins.type.values if b is not None and b.value is not None]
+        if len(known) == len(begins.type.values):
+            return make.shape_const(known)
         self.told.append(make.call(TO_TENSOR, (begins,), span=begins.span))
         self.outputs.append(f"{given}.at{len(self.inputs) - first}")
         was = self._param(self.outputs[-1], TensorType((lit(len(begins.type.values)),), I64))
@@ -230,7 +285,9 @@ class _Writer:
 
     def finish(self, fields: Sequence[Expr]) -> Function:
         """Return the entry."""
-        written: Written = [(let.var, let.value, let) for let in spine(self.scope.finish(make.int_const(0)))[0]]
+        written: Written = [
+            (let.var, let.value, let) for let in spine(self.scope.finish(make.int_const(0)))[0]
+        ]
         for let in spine(self.function.body)[0]:
             value = let.value
             if let.var in self.caught:

@@ -45,7 +45,10 @@ RIGHT = {
         "let t = take(a); let m = read(m_); put(a, t); m",
         ", a: Ref[Tensor[4, f32]], m_: Ref[Tensor[4, i32]]",
     ),
-    "both arms": ("let t = take(a); if (int_less(k, int(3))) { put(a, t); x } else { put(a, neg(t)); x }", CELLS),
+    "both arms": (
+        "let t = take(a); if (int_less(k, int(3))) { put(a, t); x } else { put(a, neg(t)); x }",
+        CELLS,
+    ),
     "before the join": ("if (int_less(k, int(3))) { put(a, neg(take(a))) } else { () }; read(a)", CELLS),
     "taken in both": (
         "let t = if (int_less(k, int(3))) { take(a) } else { neg(take(a)) }; put(a, t); read(a)",

@@ -24,6 +24,7 @@ from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
 from inlay.placement.choose.typical import sizes_of
 from inlay.placement.plan_places import PlanOptions
+from inlay.transforms import grow_state, update_state
 from inlay.transforms.pack_weights import FasterForm
 
 
@@ -83,6 +84,7 @@ class MemoryExplanation:
         spills: what leaves memories that are too small for a time.
         plain: operations that have a form that is faster and takes more bytes than a budget has.
         stacks: what kernels have on stacks, device by device.
+        states: what sessions keep where it is, and what they do not, in words.
     """
 
     board: Board
@@ -97,6 +99,7 @@ class MemoryExplanation:
     spills: tuple[SpillPlan, ...] = ()
     plain: tuple[FasterForm, ...] = ()
     stacks: tuple[StackUse, ...] = ()
+    states: tuple[str, ...] = ()
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -124,6 +127,7 @@ class MemoryExplanation:
             "moved": [spill_json(p) for p in self.spills],
             "plain": [asdict(f) for f in self.plain],
             "stacks": [asdict(s) for s in self.stacks],
+            "states": list(self.states),
         }
 
     def _buffers(self, plan: FunctionPlan) -> list[dict[str, Any]]:
@@ -200,6 +204,7 @@ def memory_of(run: Run) -> MemoryExplanation:
         run.spills,
         plain,
         _stacks(run),
+        tuple(r.message for p in (grow_state, update_state) for r in run.setting.context.remarks.of(p.PASS.name)),
     )
 
 
