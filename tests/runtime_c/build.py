@@ -106,6 +106,7 @@ def drive(
     is_flow: bool = False,
     has_device: bool = False,
     spoil: tuple[int, int] = (0, 0),
+    is_spare: bool = False,
 ) -> list[str]:
     """Run files one after the other; return a line for each. See `driver.c`.
 
@@ -114,7 +115,7 @@ def drive(
     """
     flow = 2 if has_device else int(is_flow)
     done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]}", *files],
+        [driver, f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},0,{int(is_spare)}", *files],
         check=False,
         capture_output=True,
         text=True,

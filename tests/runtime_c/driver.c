@@ -1,6 +1,6 @@
 /* Runs executables under sanitizers, without Python.
  *
- *     driver LIMIT[,MODE,SEED[,FLOW[,KIND,NTH[,MAPS]]]] file...
+ *     driver LIMIT[,MODE,SEED[,FLOW[,KIND,NTH[,MAPS[,SPARE]]]]] file...
  *
  * For each file: load it, call its first entry on fixed inputs, print one line with the status and
  * the bytes of the results. With LIMIT > 0, the host refuses memory from the LIMIT-th request on,
@@ -10,7 +10,8 @@
  * later, in any order. In builds
  * with the race detector, KIND says how a plan is made wrong the NTH time that it can be; then the
  * line begins with "spoiled". With MAPS native code is there; 2 asks the system for what it needs, 3
- * refuses, and 1 does not ask. Whatever the file holds, this must neither
+ * refuses, and 1 does not ask. With SPARE inputs are copies that the call may write over, where their
+ * results may stay. Whatever the file holds, this must neither
  * read nor write out of bounds, nor leak, nor hang. */
 #include <inttypes.h>
 #include <pthread.h>
@@ -53,6 +54,7 @@ typedef struct tester {
     unsigned long long seed;
     int kind, nth; /* of sabotage */
     int maps;      /* native code: 1 without a function that asks for leave, 2 with one, 3 with one that refuses */
+    int is_spare;
     size_t bytes;  /* in use */
     long requests, limit;
     int polls;
@@ -300,6 +302,39 @@ static int refuse(void *user, const char *feature, size_t bytes)
     return 0;
 }
 
+/* Call with copies of the two inputs that may be written over; what comes back has memory of its own. */
+static inlay_status_t call_spare(const inlay_host_t *host, inlay_activation_t *activation,
+                                 const inlay_tensor_t *inputs, uint32_t n_inputs, inlay_result_t *results,
+                                 uint32_t n_results, inlay_error_t *error)
+{
+    const size_t sizes[2] = {3 * sizeof(int64_t), 6 * sizeof(float)};
+    inlay_tensor_t given[2];
+    inlay_state_t states[2];
+    inlay_status_t status;
+    void *copies[2];
+    uint32_t i, n = n_inputs < n_results ? n_inputs : n_results;
+    for (i = 0; i < n_inputs; i++) {
+        given[i] = inputs[i];
+        given[i].data = copies[i] = malloc(sizes[i]); /* exactly as long */
+        memcpy(copies[i], inputs[i].data, sizes[i]);
+        states[i].input = states[i].result = i;
+        states[i].room = sizes[i];
+        states[i].is_spare = 1;
+    }
+    status = inlay_call_state(activation, 0, given, n_inputs, states, n, results, n_results, error);
+    for (i = 0; i < n && status == INLAY_OK; i++)
+        if (!results[i].block) {
+            void *own = host->allocate(host->user, sizes[i], 64);
+            if (!own) abort();
+            memcpy(own, results[i].data, sizes[i]);
+            results[i].data = results[i].block = own;
+            results[i].block_bytes = sizes[i];
+            results[i].block_align = 64;
+        }
+    for (i = 0; i < n_inputs; i++) free(copies[i]);
+    return status;
+}
+
 static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t bytes, int silent)
 {
     static int64_t x[3] = {1, 2, 3};
@@ -332,8 +367,11 @@ static inlay_status_t run(const inlay_host_t *host, const uint8_t *data, size_t 
         if (round == 0) inlay_race_sabotage(activation, tester->kind, tester->nth);
 #endif
         ((tester_t *)host->user)->polls = 0;
-        status = inlay_call(activation, 0, inputs, n_inputs < 2 ? n_inputs : 2, results,
-                            n_results < 8 ? n_results : 8, &error);
+        status = (tester->is_spare && n_inputs <= 2 ? call_spare(host, activation, inputs, n_inputs, results,
+                                                                 n_results < 8 ? n_results : 8, &error)
+                                                    : inlay_call(activation, 0, inputs,
+                                                                 n_inputs < 2 ? n_inputs : 2, results,
+                                                                 n_results < 8 ? n_results : 8, &error));
         if (inlay_activation_live(activation)) printf("LIVE ");
 #if INLAY_RACES
         if (!silent && tester->kind && !activation->issuer.race.countdown &&
@@ -404,8 +442,8 @@ int main(int argc, char **argv)
     host.driver = find_driver;
     host.now = now;
     pthread_mutex_init(&tester.lock, NULL);
-    sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
-           &tester.kind, &tester.nth, &tester.maps);
+    sscanf(argv[1], "%ld,%u,%llu,%u,%d,%d,%d,%d", &limit, &tester.mode, &tester.seed, &tester.is_flow,
+           &tester.kind, &tester.nth, &tester.maps, &tester.is_spare);
     if (tester.maps > 1) host.permit = tester.maps == 2 ? inlay_posix_permit : refuse;
     tester.posix = inlay_posix_open(3);
     pthread_mutex_init(&tester.device.lock, NULL);
