@@ -4,10 +4,11 @@
 
 The decoder is that of `weights.py` with a cache of any length that each step gives back one longer, as
 decoders are exported to ONNX; then with tables of a fixed size, R rows, of which each step replaces one
-(`ScatterND`, as static caches are exported), and the tables alone, without the
-decoder. Both ways take turns, step by step, in one process; outputs and state must be equal to the bit. For stretches of steps: the median of a step in each way, of their ratio, and what the
-machine copied in a step of the session: the median, and the most, which is a step that takes twice the room; and
-in a step that gives back, beside what its kernels copy.
+(`ScatterND`, as static caches are exported), and the tables alone, without the decoder. Both ways take
+turns, step by step, in one process; outputs and state must be equal to the bit. For stretches of steps: the
+median of a step in each way, of their ratio, and what the machine copied in a step of the session: the
+median, and the most, which is a step that takes twice the room; and in a step that gives back, beside what
+its kernels copy.
 """
 
 from __future__ import annotations
@@ -176,7 +177,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[1024, 4096])
     arguments = parser.parse_args()
     print(
-        f"{'steps':>18}{'session ms':>12}{'given back':>12}{'ratio':>8}{'copied':>10}{'at most':>12}{'given back':>12}"
+        f"{'steps':>18}{'session ms':>12}{'given back':>12}{'ratio':>8}"
+        f"{'copied':>10}{'at most':>12}{'given back':>12}"
     )
     model = GrowingDecoder(32, 32, arguments.layers).model()
     executable = inlay.compile(model, threads=arguments.threads, cache="none")

@@ -47,11 +47,17 @@ def draw_program(seed: int) -> Drawn:
             lines.append(f"let cell{t} = ref({table});")
         for u in range(draw.randint(1, 3)):
             made = f"{table}_{u}"
-            given, value = _update(draw, drawn, made, f"take(cell{t})" if through_cell else now, rows, columns)
+            given, value = _update(
+                draw, drawn, made, f"take(cell{t})" if through_cell else now, rows, columns
+            )
             begin, _, value = value.rpartition("; ")
             lines.extend([f"{begin};"] if begin else [])
             params.extend(given)
-            lines += [f"put(cell{t}, {value});", f"let {made} = read(cell{t});"] if through_cell else [f"let {made} = {value};"]
+            lines += (
+                [f"put(cell{t}, {value});", f"let {made} = read(cell{t});"]
+                if through_cell
+                else [f"let {made} = {value};"]
+            )
             now = made
             if draw.random() < 0.5:
                 reads.append(draw.choice([made, table]))
@@ -67,7 +73,9 @@ def draw_program(seed: int) -> Drawn:
     given = ", ".join(f'"{p.split(":")[0]}"' for p in [*params, "row: "])
     entry = f"entry main({given}) -> ({', '.join(map(_quoted, names))});"
     body = "\n  ".join(lines)
-    drawn.text = f"fn main<n>({', '.join(params)}, row: Tensor[i64]) {{\n  {body}\n  ({results})\n}}\n{entry}\n"
+    drawn.text = (
+        f"fn main<n>({', '.join(params)}, row: Tensor[i64]) {{\n  {body}\n  ({results})\n}}\n{entry}\n"
+    )
     return drawn
 
 

@@ -256,7 +256,9 @@ def test_sessions_of_one_executable_do_not_meet(file) -> None:
             same(request.result(30), copying.run(inputs(10 * i + k)))
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 60))])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 60))]
+)
 def test_drawn_programs_agree(seed: int) -> None:
     """Chains of updates over several tables, whose runs fail now and then, in all modes."""
     drawn = draw_program(seed)

@@ -118,7 +118,7 @@ class _Checker:
         return [c for c in found if c is not None]
 
     def may_keep(self, call: Call) -> bool:
-        """Whether what is called may keep a cell that it is given: in its result, or in what it can write to."""
+        """Whether what is called may keep a cell: in its result, or in what it can write to."""
         callee = call.callee
         if self.holds.cells(call.type) or any(self.holds.have_room(a.type) for a in call.args):
             return True
@@ -131,7 +131,7 @@ class _Checker:
         )
 
     def captured(self, function: Function) -> list[Var]:
-        """Return what a function mentions of its surroundings, and what known functions do that it mentions."""
+        """Return what a function mentions from outside, and what known functions do that it mentions."""
         found: dict[Var, None] = {}
         pending = [function]
         while pending:
@@ -215,7 +215,8 @@ class _Walk:
             self.checker.doubtful.add(cell)
             self.findings.error(
                 "cell.arms-differ",
-                f"found '{cell.var.name}' empty behind {len(spans)} of {len(ends)} arms, needed the same behind all",
+                f"found '{cell.var.name}' empty behind {len(spans)} of {len(ends)} arms, "
+                "needed the same behind all",
                 span=value.span or spans[0],
                 notes=[f"its content was taken at {spans[0]}"],
                 hint="put a content back in each arm that takes, or take and put outside of the arms",
@@ -294,7 +295,7 @@ class _Walk:
             state.taken[cell] = span
 
     def _hand_on(self, e: Expr, span: Span, state: _State) -> None:
-        """Follow that others get a value: a cell is shared from here on, and so is what a function mentions."""
+        """Follow that others get a value: a cell is shared then, and so is what a function mentions."""
         checker = self.checker
         cell = checker.cell(e)
         if cell is not None:
@@ -339,7 +340,8 @@ class _Walk:
         for v, where in (*((v, "mentions") for v in mentioned), *((a, "is given") for a in call.args)):
             other = checker.cell(v)
             if other is cell or (other is not None and self._may_be(other, cell, state)):
-                return f"a call of what {where} '{other.var.name}', which {'is' if other is cell else 'may be'} this cell"
+                name, word = other.var.name, "is" if other is cell else "may be"
+                return f"a call of what {where} '{name}', which {word} this cell"
             inside = v.type.content if isinstance(v.type, RefType) else v.type
             if not is_private and v not in checker.known and checker.holds.cells(inside):
                 name = v.name if isinstance(v, Var) else "a value"

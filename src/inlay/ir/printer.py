@@ -64,7 +64,7 @@ from inlay.ir.type_printer import dim_text, type_text
 from inlay.ir.types import AdtType, ExistsType, FuncType, Type, UnknownType
 
 KEYWORDS = frozenset(
-    "fn let if else match true false int shape bool ref read write some in step typical Tensor "
+    "fn let if else match true false int shape bool ref read write take put some in step typical Tensor "
     "Ref Storage data entry kernel resources inf nan none".split()
 )
 _DEEPEST = 6

@@ -30,7 +30,7 @@ from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import InlayError
 from inlay.bytecode.program import Entry
 from inlay.runtime.binder import bind
-from inlay.runtime.kept import Kept, Updated
+from inlay.runtime.kept import Kept
 from inlay.runtime.native import NOT_DONE, NativeEngine, bits_of, limited
 from inlay.runtime.request import deadline_after
 from inlay.runtime.state import Growing

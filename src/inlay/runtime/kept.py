@@ -1,5 +1,7 @@
-"""Values of state as sessions have them between runs: results of the runtime in memory with room, or with a
-second one beside it (`inlay.runtime.growing`, `inlay.runtime.updating`)."""
+"""Values of state as sessions have them between runs: results of the runtime.
+
+There may be room behind them (`inlay.runtime.growing`), or a second memory beside (`inlay.runtime.updating`).
+"""
 
 from __future__ import annotations
 

@@ -150,8 +150,10 @@ class NativeEngine:
         """
 
         self.call_state: Callable[..., list[Any]] = self._executable.call_state
-        """Takes the number of an entry, inputs and results that are one state, and which are spare (three 32-bit integers
-        each), and its arrays, as `call` does. State comes as it is: see `inlay.runtime.growing`.
+        """Takes the number of an entry, what is state, and its arrays, as `call` does.
+
+        For each state there are three 32-bit integers: the input, the result, and whether it may be
+        written over. State comes as it is: see `inlay.runtime.growing`.
         """
 
     @staticmethod

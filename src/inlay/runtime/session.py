@@ -46,7 +46,6 @@ from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.growing import GrowingRuns
-from inlay.runtime.updating import Updates
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
@@ -59,6 +58,7 @@ from inlay.runtime.streams import opened_kept
 from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
+from inlay.runtime.updating import Updates
 from inlay.runtime.usage import Usage
 
 EngineName = Literal["native", "python"]
@@ -289,7 +289,7 @@ class Executable:
         return Session(self._runs(described, said, carry), carry, state, self._requests, types)
 
     def _runs(self, entry: Entry, said: State, carry: Mapping[str, str]) -> Run:
-        """Return what runs an entry for a session: in place, where all that grows is carried, or what it updates."""
+        """Return what runs an entry for a session: in place, if it carries all that grows or is updated."""
         index = self._indices.get(said.grown)
         is_plain = self._strings is None and not self._is_remote and not self._may_hang
         if index is None or not is_plain or not self._is_flat[index] or not said.is_carried(carry):

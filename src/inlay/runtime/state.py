@@ -73,7 +73,7 @@ class State:
         return (*self.pairs, *((g.given, g.made) for g in self.grows))
 
     def is_carried(self, carry: Mapping[str, str]) -> bool:
-        """Return whether a session that carries these outputs to inputs has state that `grown` keeps in place."""
+        """Return whether a session that carries these has state that `grown` keeps in place."""
         if len(self.grows) + len(self.updates) > MOST_GROWING:
             return False
         updated = any(carry.get(made) == given for given, made in self.updates)

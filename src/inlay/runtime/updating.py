@@ -1,15 +1,15 @@
 """State of a fixed size that runs of a session update where it is.
 
-Beside the state there is a spare memory, which has the state of a run ago. A run gets both: it reads the state,
-brings the spare one up to date by what the run before told it wrote, updates it, and gives it back as the state
-(`transforms/update_state.py`). Then the two change places:
+Beside the state there is a spare memory, which has the state of a run ago. A run gets both: it reads the
+state, brings the spare one up to date by what the run before told it wrote, updates it, and gives it back as
+the state (`transforms/update_state.py`). Then the two change places:
 
     the state   A0 ---- A2 = A0 + what runs 1, 2 wrote ---- ..
     spare          A1 = A0 + what run 1 wrote ---- A3 ...
 
-What counts is never written. A run that fails, is cancelled or comes too late has spoiled the spare memory alone,
-and the next one begins with a copy of the state. So does one behind an array that was shown to somebody, since
-that stays as it is, and the first two runs, because the first state is the caller's.
+What counts is never written. A run that fails, is cancelled or comes too late has spoiled the spare memory
+alone, and the next one begins with a copy of the state. So does one behind an array that was shown to
+somebody, since that stays as it is, and the first two runs, because the first state is the caller's.
 """
 
 from __future__ import annotations

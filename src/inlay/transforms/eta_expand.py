@@ -19,18 +19,7 @@ from inlay.base.diagnostics import error
 from inlay.ir import make
 from inlay.ir.dims import rename_dims, substitute_type
 from inlay.ir.existentials import open_exists
-from inlay.ir.expr import (
-    Call,
-    ConstructorRef,
-    Expr,
-    Function,
-    OpRef,
-    RefCreate,
-    RefPut,
-    RefWrite,
-    Tuple,
-    Var,
-)
+from inlay.ir.expr import Call, ConstructorRef, Expr, Function, OpRef, RefCreate, RefPut, RefWrite, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
 from inlay.passes.contract import Pass, PassContext, Property

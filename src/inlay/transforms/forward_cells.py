@@ -5,10 +5,10 @@
     put(c, scatter_nd(old, at, rows));
     let t = read(c);
 
-What such a cell holds is known at each place, so reading gives that, and writing only says what it is from there
-on. So state that a program takes out of a cell and puts back is to all passes behind what it is to who reads it:
-an input, and an output that is it with parts replaced. A cell that a branch, a loop or a function mentions, or
-that is handed on, stays.
+What such a cell holds is known at each place, so reading gives that, and writing only says what it is from
+there on. So state that a program takes out of a cell and puts back is to all passes behind what it is to who
+reads it: an input, and an output that is it with parts replaced. A cell that a branch, a loop or a function
+mentions, or that is handed on, stays.
 """
 
 from __future__ import annotations

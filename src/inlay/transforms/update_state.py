@@ -2,10 +2,10 @@
 
     fn main(table: Tensor[n, d], at, rows) { ... let next = scatter_nd(table, at, rows); ...; (y, next) }
 
-copies the whole table in each run. A session could let a run write into the table itself, but a run that fails
-in its middle would leave half of an update behind. So the session has *two* tables: the one that counts, which
-no run ever writes, and a spare one, which is the one that counted a run ago. It differs from that in what the
-last run wrote, and nowhere else:
+copies the whole table in each run. A session could let a run write into the table itself, but a run that
+fails in its middle would leave half of an update behind. So the session has *two* tables: the one that
+counts, which no run ever writes, and a spare one, which is the one that counted a run ago. It differs from
+that in what the last run wrote, and nowhere else:
 
     fn main.grow(table, at, rows, table.spare, table.at0) {
       let caught = scatter_nd(table.spare, table.at0, gather_nd(table, table.at0));     is equal to table
@@ -13,16 +13,17 @@ last run wrote, and nowhere else:
       (y, next, at)
     }
 
-brings the spare one up to date, by what the last run said it wrote (`at`), and updates it. After a run the two
-change places; after one that failed, was cancelled or came too late nothing has happened to the table, and the
-spare one is made anew. So a run writes what changes twice, and copies nothing else; there are as many bytes as a
-run had before, with its input and its result. Nothing has to be undone, and reading the table before or behind the
-update is as right as it is in `main`, because to the program the two are different values.
+brings the spare one up to date, by what the last run said it wrote (`at`), and updates it. After a run the
+two change places; after one that failed, was cancelled or came too late nothing has happened to the table,
+and the spare one is made anew. So a run writes what changes twice, and copies nothing else; there are as
+many bytes as a run had before, with its input and its result. Nothing has to be undone, and reading the
+table before or behind the update is as right as it is in `main`, because to the program the two are
+different values.
 
 **What is needed.** An output that is an input behind one or more of `scatter_nd`, `scatter_elements` and
-`update_slice`, each of the one before, whatever else reads them. Sizes of what is written may differ from run
-to run: what is taken for the run before has a first dim of its own, which is 0 where there is nothing to catch
-up with. What does not fit stays as it is, and the pass says why.
+`update_slice`, each of the one before, whatever else reads them. Sizes of what is written may differ from
+run to run: what is taken for the run before has a first dim of its own, which is 0 where there is nothing to
+catch up with. What does not fit stays as it is, and the pass says why.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _candidates(function: Function, names: EntryNames) -> Iterator[_Chain]:
             continue
         at, first = made, made
         updates: list[Call] = []
-        while isinstance(value := known.get(at), Call) and isinstance(value.args[0], Var):
+        while isinstance(value := known.get(at), Call) and value.args and isinstance(value.args[0], Var):
             if _can_repeat(value):
                 updates.insert(0, value)
             elif not _is_check(value):
@@ -158,7 +159,8 @@ def _explain(function: Function, names: EntryNames, context: PassContext) -> Non
     for k, made in enumerate(fields):
         if k in done:
             given, ops = names.inputs[done[k].param], ", ".join(map(_operator, done[k].updates))
-            text = f"'{names.outputs[k]}' is updated where '{given}' is: a run of a session writes twice what {ops} replaces"
+            text = f"'{names.outputs[k]}' is updated where '{given}' is: "
+            text += f"a run of a session writes twice what {ops} replaces"
             context.remarks.add(Remark(PASS.name, "in-place", "updated", text, made.span))
         elif (why := _why_not(function, names, fields, k)) is not None:
             text = f"'{names.outputs[k]}' is made anew in each run of a session: {why[1]}"
@@ -166,7 +168,7 @@ def _explain(function: Function, names: EntryNames, context: PassContext) -> Non
 
 
 def _why_not(function: Function, names: EntryNames, fields: Sequence[Expr], k: int) -> tuple[str, str] | None:
-    """Return why an output is not updated where an input is; None where nothing speaks for that it should be."""
+    """Return why an output is not updated where an input is; None where nothing says that it should be."""
     known = {let.var: let.value for let in spine(function.body)[0]}
     made, name = fields[k], names.outputs[k]
     value = known.get(made) if isinstance(made, Var) else None

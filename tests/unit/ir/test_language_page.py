@@ -46,7 +46,7 @@ def test_the_grammar_defines_what_it_uses():
 
 def test_the_grammar_has_the_words_of_the_language():
     quoted = set(re.findall(r'"([A-Za-z]\w*)"', GRAMMAR))
-    assert quoted - KEYWORDS <= {"min", "max", "ceildiv", "state", "first", "grows"}
+    assert quoted - KEYWORDS <= {"min", "max", "ceildiv", "state", "first", "grows", "updates"}
     assert KEYWORDS - quoted <= {"inf", "nan"}
 
 

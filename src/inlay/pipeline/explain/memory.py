@@ -204,7 +204,9 @@ def memory_of(run: Run) -> MemoryExplanation:
         run.spills,
         plain,
         _stacks(run),
-        tuple(r.message for p in (grow_state, update_state) for r in run.setting.context.remarks.of(p.PASS.name)),
+        tuple(
+            r.message for p in (grow_state, update_state) for r in run.setting.context.remarks.of(p.PASS.name)
+        ),
     )
 
 
