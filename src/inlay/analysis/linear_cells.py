@@ -339,7 +339,7 @@ class _Walk:
             return "a call of a value"
         for v, where in (*((v, "mentions") for v in mentioned), *((a, "is given") for a in call.args)):
             other = checker.cell(v)
-            if other is cell or (other is not None and self._may_be(other, cell, state)):
+            if other is not None and self._may_be(other, cell, state):
                 name, word = other.var.name, "is" if other is cell else "may be"
                 return f"a call of what {where} '{name}', which {word} this cell"
             inside = v.type.content if isinstance(v.type, RefType) else v.type

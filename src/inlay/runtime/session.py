@@ -45,7 +45,7 @@ from inlay.runtime.chosen import chosen_settings
 from inlay.runtime.drivers import driver_of, prepared
 from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
-from inlay.runtime.growing import GrowingRuns
+from inlay.runtime.growing import GrowingRuns, Updates
 from inlay.runtime.host_cpu import check_target
 from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
@@ -58,7 +58,6 @@ from inlay.runtime.streams import opened_kept
 from inlay.runtime.strings import Strings, has_strings
 from inlay.runtime.structure import Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
-from inlay.runtime.updating import Updates
 from inlay.runtime.usage import Usage
 
 EngineName = Literal["native", "python"]
@@ -292,12 +291,10 @@ class Executable:
         """Return what runs an entry for a session: in place, if it carries all that grows or is updated."""
         index = self._indices.get(said.grown)
         is_plain = self._strings is None and not self._is_remote and not self._may_hang
+        is_plain = is_plain and isinstance(self._engine, NativeEngine)
         if index is None or not is_plain or not self._is_flat[index] or not said.is_carried(carry):
             return partial(self.run, entry=entry.name)
-        if not isinstance(self._engine, NativeEngine):
-            return partial(self.run, entry=entry.name)
-        kept = {made for given, made in said.updates if carry.get(made) == given}
-        updates = Updates(entry, self.entries[index], said.updates, kept)
+        updates = Updates(entry, self.entries[index], said.updates, carry)
         return GrowingRuns(
             entry, index, said.grows, updates, lambda: cast("NativeEngine", self._opened())
         ).run

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,16 +38,16 @@ class Updates:
         outer: the entry, as everybody calls it.
         inner: the one that updates.
         pairs: input and output of what it updates.
-        carried: the outputs that are kept; others are given as arrays.
+        carry: which output becomes which input of the next run; what does not is given as an array.
     """
 
     def __init__(
-        self, outer: Entry, inner: Entry, pairs: Sequence[tuple[str, str]], carried: Collection[str]
+        self, outer: Entry, inner: Entry, pairs: Sequence[tuple[str, str]], carry: Mapping[str, str]
     ) -> None:
         inputs = [spec.name for spec in inner.inputs]
         outputs = [spec.name for spec in inner.outputs]
         self._n_inputs, self._n_outputs = len(outer.inputs), len(outer.outputs)
-        self._each = [_Update(inner, given, made, made in carried) for given, made in pairs]
+        self._each = [_Update(inner, given, made, carry.get(made) == given) for given, made in pairs]
         spares = [(inputs.index(f"{given}.spare"), outputs.index(made), 1) for given, made in pairs]
         self.pairs = b"".join(struct.pack("=III", *spare) for spare in spares)
 

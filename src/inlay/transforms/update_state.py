@@ -214,6 +214,7 @@ class _Writer:
     def add(self, given: str, chain: _Chain) -> None:
         """Take a spare value of an input, and bring it up to date."""
         whole = self.function.params[chain.param]
+        assert isinstance(whole.type, TensorType), "what is updated is a tensor"
         now: Expr = self._param(f"{given}.spare", whole.type)
         first = len(self.inputs)
         for call in chain.updates:
