@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import inlay
 from inlay.base.diagnostics import RunError
@@ -18,6 +19,7 @@ from inlay.runtime.growing import GrowingRuns
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable
 from inlay.runtime.sessions import Session
+from tests import tflite_models as tflite
 from tests.programs.draw_updates import draw_program
 
 TABLES = """
@@ -272,3 +274,46 @@ def test_drawn_programs_agree(seed: int) -> None:
                 session.run(drawn.inputs(1000 + turn, fails=True))
         same(session.run(drawn.inputs(turn)), copying.run(drawn.inputs(turn)))
     same(session.state, copying.state)
+
+
+def test_caches_of_models_are_updated_where_they_are(tmp_path) -> None:
+    """A cache of TFLite with a part replaced, and one of ONNX with rows at indices."""
+    shape = (1, 32, 2, 4)
+    graph = tflite.Graph(
+        {
+            "past": tflite.T(shape),
+            "new": tflite.T((1, 1, 2, 4)),
+            "at": tflite.T((4,), "int32"),
+            "present": tflite.T(shape),
+            "y": tflite.T(shape),
+        },
+        [
+            tflite.Op("DYNAMIC_UPDATE_SLICE", ["past", "new", "at"], ["present"]),
+            tflite.Op("NEG", ["present"], ["y"]),
+        ],
+        ["past", "new", "at"],
+        ["y", "present"],
+    )
+    (tmp_path / "cache.tflite").write_bytes(tflite.models(graph))
+    nodes = [
+        helper.make_node("ScatterElements", ["past", "at", "new"], ["present"], axis=1),
+        helper.make_node("Neg", ["present"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in
+              (("past", shape), ("new", (1, 1, 2, 4)), ("y", shape), ("present", shape))]  # fmt: skip
+    places = helper.make_tensor_value_info("at", TensorProto.INT64, (1, 1, 2, 4))
+    onnx_graph = helper.make_graph(nodes, "cache", [*values[:2], places], values[2:])
+    model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", 18)])
+    places_of = (lambda i: np.array([0, i, 0, 0], np.int32), lambda i: np.full((1, 1, 2, 4), i))
+    for source, at in zip((tmp_path / "cache.tflite", model), places_of, strict=True):
+        executable = inlay.compile(source, threads=1, cache="none")
+        state = {"past": np.zeros(shape, np.float32)}
+        session = executable.session({"present": "past"}, state)
+        copying = Copying(executable, state, {"present": "past"})
+        assert isinstance(session._run.__self__, GrowingRuns)  # type: ignore[attr-defined]
+        for i in range(8):
+            given = {"new": np.full((1, 1, 2, 4), i + 1, np.float32), "at": at(i)}
+            same(session.run(given), copying.run(given))
+            session.run(given)
+            assert executable.usage().copied_bytes < 128
+        same(session.state, copying.state)
