@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from inlay.analysis.choices import Choice
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.backend_table import backend_of, unavailable
 from inlay.codegen.cache import ObjectCache
@@ -15,7 +16,7 @@ from inlay.machine.board import Board
 from inlay.machine.device import Arch
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
-from inlay.pipeline.build_kernels import BuildOptions, host_requests
+from inlay.pipeline.build_kernels import BuildOptions, by_estimates, host_requests
 from inlay.pipeline.devices import apart, needs_of_devices, regions_of
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.hooking import BoardHooks, before_schedule
@@ -33,6 +34,7 @@ def build_options(
     batch: bool = False,
     verify: bool = False,
     hooks: BoardHooks | None = None,
+    choice: Callable[[str, str], Choice] = by_estimates,
 ) -> BuildOptions:
     """Return what kernels are built with for a board as programs run on it.
 
@@ -43,6 +45,7 @@ def build_options(
         batch: whether several calls of a kernel may run as one.
         verify: whether loops are verified after each stage.
         hooks: of the board, if it has any.
+        choice: gives what was measured for kernels, by their devices and keys.
     """
     backend = backend_of(board, board.host.name) or _Described()
     hooked = None if hooks is None or not hooks.loops else partial(before_schedule, hooks)
@@ -50,7 +53,7 @@ def build_options(
     others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
     made = partial(check_code, board=board)
     version = lowering_version() + ("" if hooks is None else hooks.digest)
-    return BuildOptions(here, others, meanings_of(operators), version, batch, made)
+    return BuildOptions(here, others, meanings_of(operators), version, batch, made, choice)
 
 
 def explaining_options(
@@ -61,12 +64,14 @@ def explaining_options(
     hooks: BoardHooks | None = None,
     *,
     batch: bool = False,
+    choice: Callable[[str, str], Choice] = by_estimates,
 ) -> tuple[BuildOptions, GenerateOptions]:
     """Return what kernels are built and lowered with for who makes no code of them, or only of some.
 
     Kernels of the host whose code is in a cache are not lowered for what the cache says.
     """
-    building = replace(build_options(operators, board, targets, batch=batch, hooks=hooks), check=None)
+    options = build_options(operators, board, targets, batch=batch, hooks=hooks, choice=choice)
+    building = replace(options, check=None)
     host = board.host.name
     backend, stays = backend_of(board, host), partial(regions_of, board)
 

@@ -129,7 +129,13 @@ def _kernels(setting: Setting, *, batch: bool) -> _Kernels:
     folder = default_cache()
     cache = None if folder is None or not folder.is_dir() else ObjectCache(folder)
     return explaining_options(
-        setting.operators, setting.board, setting.targets, cache, setting.hooks, batch=batch
+        setting.operators,
+        setting.board,
+        setting.targets,
+        cache,
+        setting.hooks,
+        batch=batch,
+        choice=setting.choice,
     )
 
 
