@@ -71,8 +71,11 @@ def _named(operands: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 
 def kernel_of(function: Function, choice: Choice, building: BuildOptions, setting: Setting) -> Kernel:
     """Return the kernel of a group with answers to what its schedule leaves open."""
-    chosen = replace(building, choice=lambda _device, _key: choice)
-    return build_kernel(NAME, function, setting.operators, chosen)
+
+    def chosen(_device: str, _key: str) -> Choice:
+        return choice
+
+    return build_kernel(NAME, function, setting.operators, replace(building, choice=chosen))
 
 
 def alone(kernel: Kernel, function: Function, setting: Setting, generator: Generator, threads: int) -> Alone:

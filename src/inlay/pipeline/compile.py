@@ -90,32 +90,15 @@ def compile_module(
         return {**mine, **made[-1][1].needs}
 
     kernels = _building(setting, options), GenerateOptions(make, stays=partial(regions_of, board))
-    dry = explaining_options(
-        setting.operators,
-        board,
-        setting.targets,
-        cache,
-        setting.hooks,
-        batch=options.batch,
-        choice=setting.choice,
-    )
+    dry = explaining_options(setting, cache, batch=options.batch)
     run = run_passes(module, setting, kernels, verify=options.verify, dry=dry)
     check_hooks(setting.context.remarks, options.required)
     module, (artifact, part) = run.module, made[-1]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     remarks = setting.context.remarks.all
-    report = Report(
-        operator_counts,
-        constant_bytes,
-        *counts,
-        run.plans,
-        size,
-        module.metadata,
-        remarks,
-        run.promise,
-        tuned_use(run),
-    )
+    decided = remarks, run.promise, tuned_use(run)
+    report = Report(operator_counts, constant_bytes, *counts, run.plans, size, module.metadata, *decided)
     with instrument.span(LINK.name):
         program = link(
             module,
@@ -140,15 +123,7 @@ def compile_module(
 
 def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
     """Return what kernels are built with, once places have code and are those that are required."""
-    building = build_options(
-        setting.operators,
-        setting.board,
-        setting.targets,
-        batch=options.batch,
-        verify=options.verify,
-        hooks=setting.hooks,
-        choice=setting.choice,
-    )
+    building = build_options(setting, batch=options.batch, verify=options.verify)
 
     def check(planned: Module) -> None:
         assert building.check is not None, "who compiles asks whether there is code"

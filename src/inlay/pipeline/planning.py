@@ -110,11 +110,10 @@ def setting_of(
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
     operators, (fusing, anywhere) = table(), _fusing(board)
-    tuned = tuned_of(options.tuned, board, targets, counts)
-    meanings = meanings_of(operators)
+    tuned = _tuned(options.tuned, board, targets, counts)
     context = PassContext(
         operators,
-        lambda expression: evaluate_expr(expression, meanings),
+        lambda expression: evaluate_expr(expression, meanings_of(operators)),
         options={
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq, bytes=_bytes(board)),
             FuseOptions: fusing,
@@ -155,7 +154,7 @@ def place_of(board: Board, targets: Callable[[str], Target], threads: int) -> Pl
     return Place(processor_name(), targets(board.host.name).key, rules_version(), threads)
 
 
-def tuned_of(file: str, board: Board, targets: Callable[[str], Target], threads: Mapping[str, int]) -> Tuned:
+def _tuned(file: str, board: Board, targets: Callable[[str], Target], threads: Mapping[str, int]) -> Tuned:
     """Return what was measured for the host of a board; nothing where no file is named.
 
     Raises:

@@ -133,7 +133,7 @@ def subjects_of(
     products: list[PackedProduct] = []
     packing = replace(setting.context.options_for(PackOptions), packed=products.append)
     watched = replace(setting, context=setting.context.with_options(packing))
-    dry = explaining_options(setting.operators, setting.board, setting.targets, hooks=setting.hooks)
+    dry = explaining_options(setting)
     run = run_passes(module, watched, dry, until=place_parts.PASS)
     by_weights = {id(p.form.weights): p for p in products}
     calls: dict[str, Call] = {}
@@ -252,9 +252,7 @@ class Tuner:
     def tune(self, subject: Subject) -> Tuning:
         """Measure what is left to try of a kernel, as long as there is time."""
         self._tried, self._dropped = 0, []
-        building = build_options(
-            self.setting.operators, self.setting.board, self.setting.targets, hooks=self.setting.hooks
-        )
+        building = build_options(self.setting)
         product, is_done = None, True
         made = _Made(
             subject.function,

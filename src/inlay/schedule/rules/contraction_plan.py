@@ -129,7 +129,8 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
         lines_first = few or not mixes or widens_by_line(b, free, target)
         default, other = (LINES, PANELS) if lines_first else (PANELS, LINES)
         # Panels of channels that do not mix have nothing in common.
-        if s.asked.pick(f"{block}.order", default, (other,) if mixes else ()) == LINES:
+        order = s.asked.pick(f"{block}.order", default, (other,)) if mixes else default
+        if order == LINES:
             # From the inside out, so that neighbors are computed one after the other.
             before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
