@@ -51,6 +51,8 @@ AT_ONCE = 6
 """Choices that are compiled and measured in one step, which is all that is lost when it is ended."""
 ROUNDS, MORE_ROUNDS = 7, 21
 """Of a first measurement, and of the one that confirms."""
+LEAST_SHARE = 0.001
+"""Of the time of a run, that a kernel takes to be worth measuring."""
 MOST_COPIES = 64
 """Of the constants of a kernel."""
 
@@ -146,10 +148,11 @@ def subjects_of(
                 constants[id(array)] = array.nbytes
             case _:
                 pass
+    least = LEAST_SHARE * sum(times.values())
     found: list[Subject] = []
     without: dict[str, str] = {}
     for name, kernel in run.module.kernels.items():
-        if why := _not_tuned(kernel, calls.get(name), times.get(name), sizes):
+        if why := _not_tuned(kernel, calls.get(name), times.get(name), sizes, least):
             without[name] = why
             continue
         body, call = kernel.body, calls[name]
@@ -163,13 +166,17 @@ def subjects_of(
     return Subjects(tuple(found), without, sum(constants.values()))
 
 
-def _not_tuned(kernel: Kernel, call: Call | None, ns: float | None, sizes: Mapping[str, int]) -> str:
+def _not_tuned(
+    kernel: Kernel, call: Call | None, ns: float | None, sizes: Mapping[str, int], least: float
+) -> str:
     """Return why a kernel is not tuned, or nothing."""
     body = kernel.body
     if not isinstance(body, LoopBody) or not body.requests:
         return "it does not run on the host, or its code comes from outside"
     if call is None or ns is None:
         return "it was not run"
+    if ns < least:
+        return f"it takes less than {LEAST_SHARE:.1%} of a run"
     if kernel.batch is not None:
         return "several calls of it may run as one"
     if any(p.access not in (Access.READ, Access.WRITE) for p in kernel.ports):
