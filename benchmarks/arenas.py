@@ -164,7 +164,7 @@ def without_phases(kernel: Kernel) -> Kernel:
 def given_order(model: Model, dims: tuple[str, ...]) -> tuple[int, int]:
     """Return the bound and the greedy plan of kernels in the order of the model, whole kernels at a time."""
     setting = setting_of(CompileOptions(), threads=1)
-    kernels = explaining_options(setting.operators, setting.board, setting.targets)
+    kernels = explaining_options(setting)
     run = run_passes(with_dims(load(model.path), dims), setting, kernels, until=read_first.PASS)
     module = explicit_alloc.run(run.module, setting.context)
     plain = replace(module, kernels={n: without_phases(k) for n, k in module.kernels.items()})

@@ -38,7 +38,7 @@ class Choices:
 def choices_of(program: Module, board: Board) -> Choices:
     """Return what the planner of a board has to choose from for a program of known sizes."""
     setting = setting_of(PlaceOptions(board=board), SILENT, threads=1)
-    kernels = explaining_options(setting.operators, setting.board, setting.targets, None, setting.hooks)
+    kernels = explaining_options(setting)
     planned = run_passes(program, setting, kernels, until=plan_places.PASS, asks=True).planned
     assert planned is not None
     decision = planned.found.decision

@@ -1,40 +1,11 @@
-"""How far two computations of one thing may differ: the only table of float tolerances.
-
-A bound has two parts, both in units of the last place of a format:
-
-* `ULPS`: what the functions themselves may be off. Functions such as `exp` are correct to a few
-  units in every executor, and an activation composes several. Narrow formats compute in f32 and
-  round once at the end, so that what differs is whether a value near the middle of two numbers goes
-  up or down: one unit, two where a rounded value is used again.
-* the length of a sum: each of n additions rounds once, in any order, so two orders differ by at most
-  about n units of the running total; the format is the one that accumulates (f32 for narrow floats).
-
-Both are relative to the greatest magnitude of the result, and at least to 1: near zeros of a function
-and after cancellation the error is that of the terms, not of the result.
-
-Integers, booleans and operators that only move elements agree exactly.
-"""
+"""Whether two results agree, by the table of tolerances in `inlay.arith.tolerance`."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
-from inlay.arith.dtype import BF16, F16, F32, F64, DType, from_numpy
-
-ULPS: dict[DType, float] = {F64: 16, F32: 16, F16: 2, BF16: 2}
-ACCUMULATES: dict[DType, DType] = {F64: F64, F32: F32, F16: F32, BF16: F32}
-
-
-def epsilon(dtype: DType) -> float:
-    """Return the distance from 1 to the next number of a float format."""
-    info = ml_dtypes.finfo(dtype.numpy) if dtype is BF16 else np.finfo(dtype.numpy)
-    return float(info.eps)
-
-
-def bound(dtype: DType, length: int = 1) -> float:
-    """Return the relative error allowed for sums of so many terms."""
-    return ULPS[dtype] * epsilon(dtype) + length * epsilon(ACCUMULATES[dtype])
+from inlay.arith.dtype import from_numpy
+from inlay.arith.tolerance import bound
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, *, length: int = 1, exact: bool = False) -> None:

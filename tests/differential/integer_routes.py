@@ -91,7 +91,7 @@ def routes(texts: Sequence[str], targets: Sequence[Target], folder: Path) -> lis
         module = parse_module(text, table(), name="drawn")
         options = CompileOptions(cache="none")
         setting = setting_of(options, SILENT, 1, lambda _board, _name, target=target: target)
-        options = explaining_options(setting.operators, setting.board, setting.targets)
+        options = explaining_options(setting)
         built = run_passes(module, setting, options, until=build_kernels.PASS).module
         kernels = {}
         for name, kernel in built.kernels.items():

@@ -38,7 +38,7 @@ from inlay.pipeline.route import route
 from inlay.placement import plan_places
 from inlay.runtime.session import executable_of
 from inlay.transforms import call_foreign
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms._packings import PackOptions
 from tests.backends import installed
 from tests.examples import examples
 

@@ -16,7 +16,7 @@ the one before it on the same accumulator, so a step of few accumulators takes a
 `BUSY`.
 
 The rows of a line and the columns of a matrix seldom divide evenly. `heights` covers rows with at most
-two tile sizes, and `panel_vectors` weighs the columns computed for nothing behind the last panel
+two tile sizes, and `ranked_panels` weighs the columns computed for nothing behind the last panel
 against the shape of the tiles, both by the instructions of a step, summed over the tiles. What both
 choose between is the same for every machine: its registers and vectors are the parameters.
 """
@@ -65,9 +65,16 @@ def step_cost(rows: int, vectors: int) -> int:
     return max(rows * vectors, BUSY) + rows + PANEL_VECTOR * vectors
 
 
-@cache
 def heights(rows: int, vectors: int, registers: int, *, dots: bool = False) -> tuple[int, ...]:
-    """Return the rows of the tiles that cover a number of rows at the least cost.
+    """Return the rows of the tiles that cover a number of rows at the least cost; see `ranked_heights`."""
+    return ranked_heights(rows, vectors, registers, dots=dots)[0]
+
+
+@cache
+def ranked_heights(
+    rows: int, vectors: int, registers: int, *, dots: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Return the rows of tiles that cover a number of rows, in order of cost.
 
     Two sizes at most, falling; the first covers all but the last tile. Of equals, one size.
 
@@ -79,7 +86,8 @@ def heights(rows: int, vectors: int, registers: int, *, dots: bool = False) -> t
     """
     most = most_rows(vectors, registers, dots=dots)
     options = [(h, rows % h) if rows % h else (h,) for h in range(1, min(most, max(rows, 1)) + 1)]
-    return min(options, key=lambda sizes: (_cover(rows, sizes, vectors), len(sizes), -sizes[0]))
+    options.sort(key=lambda sizes: (_cover(rows, sizes, vectors), len(sizes), -sizes[0]))
+    return tuple(options)
 
 
 def _cover(rows: int, sizes: tuple[int, ...], vectors: int) -> int:
@@ -87,15 +95,15 @@ def _cover(rows: int, sizes: tuple[int, ...], vectors: int) -> int:
     return full + (step_cost(sizes[1], vectors) if len(sizes) > 1 else 0)
 
 
-def panel_vectors(
+def ranked_panels(
     columns: int,
     rows: int | None,
     lanes: int,
     registers: int,
     most: int = MAX_VECTORS,
     masked: float = MASKED,
-) -> int:
-    """Return how many vectors wide panels of columns should be.
+) -> list[int]:
+    """Return how many vectors wide panels of columns may be, in order of cost.
 
     Args:
         columns: how many there are.
@@ -114,7 +122,7 @@ def panel_vectors(
         return panels * _cover(rows or many, tiles, vectors) / (rows or many)
 
     fits = min(most, MAX_VECTORS, max(1, -(-columns // lanes)), max(1, (registers - 1) // 2))
-    return min(range(1, fits + 1), key=cost)
+    return sorted(range(1, fits + 1), key=cost)
 
 
 def panel_width(
@@ -127,7 +135,21 @@ def panel_width(
     *,
     sum_bytes: int = 4,
 ) -> int:
-    """Return how many columns a panel should have: such that it stays in the second cache.
+    """Return how many columns a panel should have; see `panel_widths`."""
+    return panel_widths(target, columns, terms, rows, itemsize, registers, sum_bytes=sum_bytes)[0]
+
+
+def panel_widths(
+    target: Target,
+    columns: int,
+    terms: int | None,
+    rows: int | None,
+    itemsize: int = 4,
+    registers: int | None = None,
+    *,
+    sum_bytes: int = 4,
+) -> list[int]:
+    """Return how many columns a panel may have such that it stays in the second cache, in order of cost.
 
     Args:
         target: one core of a device.
@@ -144,4 +166,4 @@ def panel_width(
         most = max(1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1)))
     registers = target.vector_registers if registers is None else registers
     masked = MASKED_GROUPS if itemsize == 1 else MASKED
-    return lanes * panel_vectors(columns, rows, lanes, registers, most, masked)
+    return [lanes * n for n in ranked_panels(columns, rows, lanes, registers, most, masked)]

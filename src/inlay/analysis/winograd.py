@@ -75,9 +75,33 @@ def float_lines(
     return alone if alone == -(-rows // _TILE) else None
 
 
+FEWEST_CHANNELS = 16
+"""With fewer, transforms take longer than products by far."""
+
+
+def float_options(
+    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
+) -> list[int]:
+    """Return how many lines of tiles blocks of floats may have, whatever is faster; arguments as above."""
+    if min(c, oc) < FEWEST_CHANNELS:
+        return []
+    usual = _usual_lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes)
+    high = -(-rows // _TILE)
+    found = dict.fromkeys((usual, -(-usual // 2), min(2 * usual, high), high))
+    return [n for n in found if float_scratch(columns, c, oc, n) <= max(cache_bytes, l2_bytes)]
+
+
 def _lines(
     rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
 ) -> int | None:
+    lines = _usual_lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes)
+    pays_off = float_gain(rows, columns, c, oc, lines, images=images, l2_bytes=l2_bytes) > 0
+    held = float_scratch(columns, c, oc, lines)
+    return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None
+
+
+def _usual_lines(rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int) -> int:
+    """Return how many lines of tiles a block has such that weights are loaded often enough."""
     high, wide = -(-rows // _TILE), -(-columns // _TILE)
     is_far = 4 * _TRANSFORMED * c * oc > l2_bytes
     least = -(-(FAR_TILES if is_far else NEAR_TILES) // wide)
@@ -88,9 +112,7 @@ def _lines(
     lines = min(range(least, min(2 * least, high) + 1), key=lambda n: (-(-high // n) * n, n))
     if images is not None and images * -(-high // lines) < FEWEST_BLOCKS:
         lines = high
-    pays_off = float_gain(rows, columns, c, oc, lines, images=images, l2_bytes=l2_bytes) > 0
-    held = float_scratch(columns, c, oc, lines)
-    return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None
+    return lines
 
 
 def float_gain(

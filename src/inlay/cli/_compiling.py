@@ -13,6 +13,7 @@ from inlay.base.options import arguments_layer, environment, resolve
 from inlay.base.registry import suggestion
 from inlay.cli._externs import externs_in
 from inlay.importers.limits import ImportLimits
+from inlay.ir.module import Module
 from inlay.pipeline.compile import Compilation
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 
@@ -36,16 +37,21 @@ def options_in(kind: type[T], arguments: argparse.Namespace) -> T:
     return kind(**{field.name: getattr(whole, field.name) for field in fields(kind)})
 
 
-def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
-    """Compile the model as the arguments say; the command line overrides the environment."""
-    options = options_in(CompileOptions, arguments)
+def module_in(arguments: argparse.Namespace, instrument: Instrument) -> Module:
+    """Return the program that the arguments name."""
     given = arguments_layer(arguments, ImportLimits)
     limits = resolve(ImportLimits, given).options
-    module = load(
+    return load(
         arguments.model,
         externs=externs_in(arguments.extern),
         instrument=instrument,
         **{name: getattr(limits, name) for name in given.values},
     )
+
+
+def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Compilation:
+    """Compile the model as the arguments say; the command line overrides the environment."""
+    options = options_in(CompileOptions, arguments)
+    module = module_in(arguments, instrument)
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     return compilation(module, instrument=instrument, threads=arguments.threads, **values)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never, cast
 
 from inlay.cli._memory_text import memory_lines, text_of
-from inlay.cli._model import counted, size_text
+from inlay.cli._model import counted, size_text, tuned_lines
 from inlay.pipeline.explain.fusion import FusionExplanation
 from inlay.pipeline.explain.loops import KernelSchedule, LoopsExplanation, Nest
 from inlay.pipeline.explain.memory import MemoryExplanation
@@ -115,6 +115,8 @@ def _border_lines(call: KernelCall, borders: Iterable[Border]) -> Iterator[str]:
 
 def _loops(e: LoopsExplanation, *, everything: bool) -> Iterator[str]:
     yield f"board {e.board}: {counted(len(e.kernels), 'kernel')}"
+    if e.tuned is not None:
+        yield from (f"  {line}" for line in tuned_lines(e.tuned.to_json()))
     rules = Counter(_rule(k.decision) for k in e.kernels if k.decision is not None)
     yield from (f"  {n:4} x {rule}" for rule, n in rules.most_common())
     yield from (f"  {line}" for line in dict.fromkeys(_facts(k.decision) for k in e.kernels) if line)
@@ -125,6 +127,13 @@ def _loops(e: LoopsExplanation, *, everything: bool) -> Iterator[str]:
         yield "--all shows all blocks and steps, --at NODE all about one operation"
 
 
+def _answers(d: Decision) -> Iterator[str]:
+    """Return what was measured to be faster than the estimates of a rule."""
+    for q in d.questions:
+        if q.answer != q.default:
+            yield f"{q.name} {q.answer} ({q.default} by estimate)"
+
+
 def _schedule(k: KernelSchedule, *, everything: bool) -> Iterator[str]:
     """Return how a kernel is scheduled, and why not otherwise."""
     d = k.decision
@@ -133,6 +142,8 @@ def _schedule(k: KernelSchedule, *, everything: bool) -> Iterator[str]:
         return
     yield f"schedule: {_rule(d)}"
     yield from (f"not {rule}: {found.message}" for rule, found in d.refused)
+    yield from (f"measured: {line}" for line in _answers(d))
+    yield from (f"measured, and not used: {why}" for why in d.unused)
     declined = Counter((step.primitive, why) for step, why in d.declined)
     yield from (f"no {step}: {why}" + _times(count) for (step, why), count in declined.items())
     # Beginnings of sums are loops of their own; they say nothing new.

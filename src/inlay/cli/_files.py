@@ -12,7 +12,7 @@ from inlay.base.diagnostics import error
 from inlay.base.files import check_output
 from inlay.runtime.extern import Extern
 
-_READ = ("model", "file", "inputs", "extern", "calibration", "board", "calibrate", "key")
+_READ = ("model", "file", "inputs", "extern", "calibration", "tuned", "board", "calibrate", "key")
 """Arguments that may name files to read; a name of a board is a file where there is one."""
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -262,6 +262,8 @@ def describe_placement(facts: Mapping[str, Any], output: Output, *, all_kernels:
         each = ", ".join(f"{n} {name}" for name, n in machine.items())
         output.say(f"  virtual machine: {each}")
     describe_budget(facts, output)
+    for line in tuned_lines(facts["tuned"]) if "tuned" in facts else ():
+        output.say(f"  {line}")
     for fault in facts.get("faults", []):
         output.say(f"  {fault}")
     output.say(f"  native code: {size_text(facts.get('image_bytes', 0))}")
@@ -278,6 +280,13 @@ def describe_budget(facts: Mapping[str, Any], output: Output) -> None:
         output.say(f"  budget of {memory}, {size_text(size)}: {text}")
 
 
+def tuned_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Return what was used of a file of measurements as lines."""
+    used = f"{counted(len(facts['kernels']), 'kernel')} and {counted(len(facts['products']), 'product')}"
+    yield f"measured choices: used for {used}"
+    yield from (f"not used: {counted(n, 'choice')}, {why}" for why, n in facts["others"].items())
+
+
 def describe_copies(facts: Mapping[str, Any], output: Output) -> None:
     """Say which tensors are copied before they are updated, and why."""
     for copy in facts.get("copies", []):
@@ -289,7 +298,7 @@ def describe_memory(
     facts: Mapping[str, Any], entry: Entry, inputs: Mapping[str, np.ndarray], output: Output
 ) -> None:
     """Say what the memory plan needs at its peak; of inner functions, over what dims of theirs."""
-    sizes = _bound(entry, inputs)
+    sizes = sizes_of(entry, inputs)
     names = [s.name for s in entry.symbols]
     record: list[dict[str, Any]] = []
     for plan in facts.get("memory", []):
@@ -310,7 +319,8 @@ def describe_memory(
     output.record(memory=record)
 
 
-def _bound(entry: Entry, inputs: Mapping[str, np.ndarray]) -> list[int]:
+def sizes_of(entry: Entry, inputs: Mapping[str, np.ndarray]) -> list[int]:
+    """Return the sizes of the dims of an entry, in order, that inputs have."""
     sizes: list[int] = []
     for symbol in entry.symbols:
         array = inputs.get(entry.inputs[symbol.input].name)

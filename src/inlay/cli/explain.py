@@ -82,6 +82,11 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             ("batch",),
             f"with --view {arguments.view}: it is about kernels",
         ),
+        (
+            arguments.view == View.PLACEMENT and not arguments.at,
+            ("tuned",),
+            f"with --view {arguments.view}: it is about kernels",
+        ),
     )
     if arguments.output is not None:
         _check_picture(arguments)

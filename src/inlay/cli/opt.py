@@ -60,12 +60,10 @@ def _context(board: str, *, builds: bool) -> PassContext:
     machine, context = setting.board, setting.context.with_options(PlanOptions(board, setting.board))
     if not builds:
         return context
-    options = explaining_options(setting.operators, machine, setting.targets, hooks=setting.hooks)
+    options = explaining_options(setting)
     if backend_of(machine, machine.host.name) is None:
         return context.with_options(*options)
-    return context.with_options(
-        *options, build_options(setting.operators, machine, setting.targets, hooks=setting.hooks)
-    )
+    return context.with_options(*options, build_options(setting))
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:

@@ -236,6 +236,13 @@ def host() -> Target:
     return Target(arch, cpu, features, wide, registers, l1, l2, l3)
 
 
+def processor_name() -> str:
+    """Return the name of this processor, as the system gives it; of its maker and part where it has none."""
+    info = _cpu_info()
+    part = f"implementer {info.get('cpu implementer', '?')} part {info.get('cpu part', '?')}"
+    return " ".join(info.get("model name", "").split()) or f"{platform.machine()} {part}"
+
+
 def offered(words: str) -> Target:
     """Return the target of a processor that offers these words (`Target.offers`).
 

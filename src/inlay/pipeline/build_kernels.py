@@ -4,7 +4,8 @@
 whose ports are its tensor parameters and results and whose integers are the dims it is polymorphic
 in. The structural hash of the function names all that lowering depends on, so it is the first of the
 two keys under which compiled code is cached: a group that was compiled before is neither lowered nor
-scheduled again, in this process or another.
+scheduled again, in this process or another. What was measured to be faster than the estimates of schedule
+rules is a choice for that hash, and a part of the key.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from inlay.analysis.blocks import spine
+from inlay.analysis.choices import NO_CHOICE, Choice
 from inlay.analysis.cost import predicted_ns
 from inlay.arith.expr import Sym, from_atom, lit
 from inlay.arith.expr import evaluate as evaluate_int
@@ -49,7 +51,13 @@ class LowerPrimitive(Protocol):
     """From a primitive function and a name to its lowered loops, for one call or for several."""
 
     def __call__(
-        self, function: Function, name: str, batch: Batch | None, windows: Windows | None = None, /
+        self,
+        function: Function,
+        name: str,
+        batch: Batch | None,
+        windows: Windows | None = None,
+        choice: Choice = NO_CHOICE,
+        /,
     ) -> Lowered:
         """Return the loops; for tensors in larger ones where windows are given."""
         ...
@@ -67,6 +75,7 @@ class LoopBody:
         meanings: of the operators in it; None where nobody evaluates it.
         requests: what the code generator of the host is asked for.
         of_device: what another device is asked for instead.
+        choice: answers to what schedule rules leave open, which were measured.
     """
 
     function: Function
@@ -76,6 +85,7 @@ class LoopBody:
     meanings: Meanings | None = None
     requests: tuple[Request, ...] = ()
     of_device: DeviceRequest | None = None
+    choice: Choice = NO_CHOICE
 
     @property
     def kind(self) -> str:
@@ -121,6 +131,11 @@ class DeviceRequest:
     in_place: frozenset[int] = frozenset()
 
 
+def by_estimates(_device: str, _key: str) -> Choice:
+    """Leave all to rules."""
+    return NO_CHOICE
+
+
 def _no_code(*_: object) -> Lowered:
     raise InternalError("nobody said how groups become loops")
 
@@ -136,6 +151,8 @@ class BuildOptions:
         version: names everything besides the group that `lower` depends on.
         batch: whether several calls of a kernel may run as one.
         check: refuses a program of which no code can be made.
+        choice: gives answers to what schedule rules leave open, by the device and the key of a kernel. Not
+            where several calls may run as one: each has the bits of one alone.
     """
 
     lower: LowerPrimitive = _no_code
@@ -144,6 +161,7 @@ class BuildOptions:
     version: str = ""
     batch: bool = False
     check: Callable[[Module], None] | None = None
+    choice: Callable[[str, str], Choice] = by_estimates
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -206,15 +224,18 @@ def build_kernel(
     key = structural_hash(function, places=False, primitive_names=False)
     device = function.place.device if function.place is not None else ""
     copies = moves or (bool(options.apart) and copy_in(function) is not None)
-    once = _Once(options.apart.get(device, options.lower), group, name, windows=windows)
+    is_apart = copies or device in options.apart
+    choice = NO_CHOICE if is_apart or batch is not None else options.choice(device, key)
+    once = _Once(options.apart.get(device, options.lower), group, name, windows=windows, choice=choice)
     ports = _ports(function, operators, windows)
     of_device: DeviceRequest | None = None
     requests: list[Request] = []
-    if copies or device in options.apart:
+    if is_apart:
         ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
         of_device, batch = DeviceRequest(name, device, copies, once), None
     else:
         text = f"{options.version} {key}" + ("" if windows is None else f" windows {windows.text()}")
+        text += f" choice {choice.key}" if choice else ""
         requests.append(Request(name, once, text, _sharing(ports)))
         if batch is not None:
             many = _Once(options.lower, function, batch.code, batch)
@@ -223,7 +244,9 @@ def build_kernel(
         name=name,
         type=function.type,
         ports=ports,
-        body=LoopBody(function, key, once, once.schedule, options.meanings, tuple(requests), of_device),
+        body=LoopBody(
+            function, key, once, once.schedule, options.meanings, tuple(requests), of_device, choice
+        ),
         ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
         cost_ns=predicted_ns(group, operators),
         origin=origin_of(group),
@@ -252,8 +275,10 @@ class _Once:
         name: str,
         batch: Batch | None = None,
         windows: Windows | None = None,
+        choice: Choice = NO_CHOICE,
     ) -> None:
         self._lower = lower
+        self._choice = choice
         self._batch = batch
         self._windows = windows
         self._function = function
@@ -269,7 +294,7 @@ class _Once:
 
     def _lowered(self) -> Lowered:
         if self._made is None:
-            found = self._lower(self._function, self._name, self._batch, self._windows)
+            found = self._lower(self._function, self._name, self._batch, self._windows, self._choice)
             made = found.loops
             dims = tuple(d.sym for d in self._function.type.dims)
             if self._batch is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,59 +14,43 @@ from inlay.ir.module import Module
 from inlay.machine.board import Board
 from inlay.machine.device import Arch
 from inlay.machine.target import Target
-from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.devices import apart, needs_of_devices, regions_of
 from inlay.pipeline.generate import GenerateOptions
-from inlay.pipeline.hooking import BoardHooks, before_schedule
+from inlay.pipeline.hooking import before_schedule
 from inlay.pipeline.lowering import Lowering
-from inlay.pipeline.planning import check_code, meanings_of
+from inlay.pipeline.planning import Setting, check_code, meanings_of
 from inlay.pipeline.version import lowering_version
 from inlay.schedule.choose import RULES, Rule
 
 
-def build_options(
-    operators: OperatorTable,
-    board: Board,
-    targets: Callable[[str], Target],
-    *,
-    batch: bool = False,
-    verify: bool = False,
-    hooks: BoardHooks | None = None,
-) -> BuildOptions:
+def build_options(setting: Setting, *, batch: bool = False, verify: bool = False) -> BuildOptions:
     """Return what kernels are built with for a board as programs run on it.
 
     Args:
-        operators: that there are.
-        board: as programs run on it.
-        targets: gives what code of a device is made for, by its name.
+        setting: the board, operators, targets, hooks, and what was measured.
         batch: whether several calls of a kernel may run as one.
         verify: whether loops are verified after each stage.
-        hooks: of the board, if it has any.
     """
+    operators, board, hooks = setting.operators, setting.board, setting.hooks
     backend = backend_of(board, board.host.name) or _Described()
-    hooked = None if hooks is None or not hooks.loops else partial(before_schedule, hooks)
-    here = Lowering(operators, board, backend, targets, verify=verify, before_schedule=hooked)
+    hooked = partial(before_schedule, hooks) if hooks.loops else None
+    here = Lowering(operators, board, backend, setting.targets, verify=verify, before_schedule=hooked)
     others = {d: replace(here, backend=b, device=d) for d, b in apart(board).items()}
     made = partial(check_code, board=board)
-    version = lowering_version() + ("" if hooks is None else hooks.digest)
-    return BuildOptions(here, others, meanings_of(operators), version, batch, made)
+    version = lowering_version() + hooks.digest
+    return BuildOptions(here, others, meanings_of(operators), version, batch, made, setting.choice)
 
 
 def explaining_options(
-    operators: OperatorTable,
-    board: Board,
-    targets: Callable[[str], Target],
-    cache: ObjectCache | None = None,
-    hooks: BoardHooks | None = None,
-    *,
-    batch: bool = False,
+    setting: Setting, cache: ObjectCache | None = None, *, batch: bool = False
 ) -> tuple[BuildOptions, GenerateOptions]:
     """Return what kernels are built and lowered with for who makes no code of them, or only of some.
 
     Kernels of the host whose code is in a cache are not lowered for what the cache says.
     """
-    building = replace(build_options(operators, board, targets, batch=batch, hooks=hooks), check=None)
+    building = replace(build_options(setting, batch=batch), check=None)
+    board, targets = setting.board, setting.targets
     host = board.host.name
     backend, stays = backend_of(board, host), partial(regions_of, board)
 

@@ -22,7 +22,7 @@ from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options, explaining_options
 from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host, regions_of
 from inlay.pipeline.externs import externs_of
-from inlay.pipeline.generate import GenerateOptions
+from inlay.pipeline.generate import GenerateOptions, needs_of
 from inlay.pipeline.hooking import check_hooks
 from inlay.pipeline.leases import Leases
 from inlay.pipeline.memories import memories_of_program
@@ -34,6 +34,7 @@ from inlay.pipeline.required import check_required
 from inlay.pipeline.route import LINK
 from inlay.pipeline.running import Run, run_passes
 from inlay.pipeline.state import state_properties
+from inlay.pipeline.tuned_use import tuned_use
 from inlay.runtime.calls import with_calls
 from inlay.runtime.extern import Extern
 from inlay.runtime.native import Callback
@@ -76,31 +77,28 @@ def compile_module(
     setting = setting_of(options, instrument, threads)
     board, folder = setting.board, options.cache_folder
     cache = None if folder is None else ObjectCache(folder)
-    target, generator = _host(board, cache)
+    target, generator = host_generator(board, cache)
     externs = externs_of(module)
     operator_counts, constant_bytes = count_operators(module)
     made: list[tuple[Artifact, DevicePart]] = []
 
     def make(kernels: Module, context: PassContext) -> dict[str, Needs]:
         code = generator.compile(_counted(host_requests(kernels), instrument))
-        mine = _needs(kernels, code)
+        mine = needs_of(kernels, code)
         leases = Leases(kernels, mine, context, partial(regions_of, board))
         made.append((code, device_part(board, kernels, setting.targets, cache, leases)))
         return {**mine, **made[-1][1].needs}
 
     kernels = _building(setting, options), GenerateOptions(make, stays=partial(regions_of, board))
-    dry = explaining_options(
-        setting.operators, board, setting.targets, cache, setting.hooks, batch=options.batch
-    )
+    dry = explaining_options(setting, cache, batch=options.batch)
     run = run_passes(module, setting, kernels, verify=options.verify, dry=dry)
     check_hooks(setting.context.remarks, options.required)
     module, (artifact, part) = run.module, made[-1]
     cached = {name: code.cached for name, code in artifact.kernels.items()}
     counts, size = count_kernels(module, cached, board.host.name), len(artifact.image.data)
     remarks = setting.context.remarks.all
-    report = Report(
-        operator_counts, constant_bytes, *counts, run.plans, size, module.metadata, remarks, run.promise
-    )
+    decided = remarks, run.promise, tuned_use(run)
+    report = Report(operator_counts, constant_bytes, *counts, run.plans, size, module.metadata, *decided)
     with instrument.span(LINK.name):
         program = link(
             module,
@@ -125,14 +123,7 @@ def compile_module(
 
 def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
     """Return what kernels are built with, once places have code and are those that are required."""
-    building = build_options(
-        setting.operators,
-        setting.board,
-        setting.targets,
-        batch=options.batch,
-        verify=options.verify,
-        hooks=setting.hooks,
-    )
+    building = build_options(setting, batch=options.batch, verify=options.verify)
 
     def check(planned: Module) -> None:
         assert building.check is not None, "who compiles asks whether there is code"
@@ -145,15 +136,6 @@ def _building(setting: Setting, options: CompileOptions) -> BuildOptions:
 def _owners(module: Module, part: DevicePart) -> dict[str, str]:
     """Return whose the kernels are that only this process has, by name."""
     return {n: device_of_kernel(module.kernels[n]) for n in part.functions if n not in part.streams}
-
-
-def _needs(module: Module, artifact: Artifact) -> dict[str, Needs]:
-    """Return what native code of kernels needs."""
-    return {
-        name: Needs(code.dims, code.workspace, code.stack, code.accesses)
-        for name, code in artifact.kernels.items()
-        if name in module.kernels
-    }
 
 
 def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Request]:
@@ -169,7 +151,7 @@ def _counted(requests: Sequence[Request], instrument: Instrument) -> list[Reques
     return [counted(index, request) for index, request in enumerate(requests)]
 
 
-def _host(board: Board, cache: ObjectCache | None) -> tuple[Target, Generator]:
+def host_generator(board: Board, cache: ObjectCache | None) -> tuple[Target, Generator]:
     """Return what the code of the host is made for, and what makes it.
 
     Raises:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from inlay.arith.expr import Int, Sym, substitute
 from inlay.bytecode.verify_tables import MAX_PORTS
 from inlay.codegen.accesses import accesses_of
-from inlay.codegen.interface import Needs
+from inlay.codegen.interface import Artifact, Needs
 from inlay.codegen.phases import workspace_layout
 from inlay.ir.kernel import Access, Accesses, Kernel
 from inlay.ir.module import Module
@@ -62,6 +62,15 @@ def run(module: Module, context: PassContext) -> Module:
             found |= options.commands(module, found, context)
     module = with_needs(module, found, scratch_threads(context))
     return module if options.stays is None else with_stays(module, options.stays(module))
+
+
+def needs_of(module: Module, artifact: Artifact) -> dict[str, Needs]:
+    """Return what native code of kernels needs."""
+    return {
+        name: Needs(code.dims, code.workspace, code.stack, code.accesses)
+        for name, code in artifact.kernels.items()
+        if name in module.kernels
+    }
 
 
 def with_stays(module: Module, stays: Mapping[str, tuple[int, str]]) -> Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from inlay.analysis.choices import NO_CHOICE, Choice
 from inlay.base.diagnostics import CompileError, InternalError
 from inlay.codegen.interface import Backend
 from inlay.ir.expr import Function
@@ -51,9 +52,22 @@ class Lowering:
     before_schedule: BeforeSchedule | None = None
 
     def __call__(
-        self, function: Function, name: str, batch: Batch | None, windows: Windows | None = None
+        self,
+        function: Function,
+        name: str,
+        batch: Batch | None,
+        windows: Windows | None = None,
+        choice: Choice = NO_CHOICE,
     ) -> Lowered:
-        """Return the lowered loops of a group; each stage is verified where that was asked for."""
+        """Return the lowered loops of a group; each stage is verified where that was asked for.
+
+        Args:
+            function: the group.
+            name: of its kernel.
+            batch: how several calls run as one.
+            windows: which of its tensors lie in larger ones.
+            choice: answers to what schedule rules leave open.
+        """
         device = self.device or self.board.host.name
         many = None if batch is None else TeBatch(batch.count, batch.shared)
         found = self.operators.definition
@@ -65,7 +79,7 @@ class Lowering:
         target, arch = self.targets(device), self.board.arch_of(device)
         if self.before_schedule is not None:
             loops = self.before_schedule(loops, function, device, target)
-        schedule = decide(loops, target, self.backend.rules(arch))
+        schedule = decide(loops, target, self.backend.rules(arch), choice)
         scheduled = self._checked(schedule.function, "schedule")
         lowered = self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")
         return Lowered(lowered, schedule)

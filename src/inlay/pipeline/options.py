@@ -51,6 +51,8 @@ class PlaceOptions:
             and adds in f32. What a device runs keeps its own arithmetic.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
+        tuned: file of measurements (`inlay tune`): choices of what rules else estimate, where they were
+            measured on this processor, with these rules and as many threads. What it has not is estimated.
         batch: whether independent calls of a small kernel may run as one (trees, ragged data);
             costs a second body for each kernel.
     """
@@ -116,6 +118,7 @@ class PlaceOptions:
         help="sums of products of bytes: exact, or saturating, where two products may become the nearest "
         "16-bit integer if the processor is faster so",
     )
+    tuned: str = option("", metavar="FILE", help="measured choices that `inlay tune` wrote")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
 
 

@@ -17,6 +17,7 @@ from functools import partial
 
 from inlay.analysis.blocks import values
 from inlay.analysis.candidates import Candidate
+from inlay.analysis.choices import NO_CHOICE, Choice
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
@@ -27,7 +28,7 @@ from inlay.interp.tensor import Meanings, evaluate_expr
 from inlay.ir.expr import Call, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.machine.board import Board
-from inlay.machine.target import Target
+from inlay.machine.target import Target, processor_name
 from inlay.memory.budget import limited_by
 from inlay.memory.choose_memories import MemoryOptions
 from inlay.memory.explicit_alloc import StorageOptions
@@ -43,19 +44,22 @@ from inlay.pipeline.hooking import BoardHooks, hooks_of
 from inlay.pipeline.memories import memories_of, storage_of
 from inlay.pipeline.options import WORTH, PlaceOptions
 from inlay.pipeline.plan_again import AgainOptions, Ask
+from inlay.pipeline.version import rules_version
 from inlay.placement.choose.calibration import calibrated, read_measured
 from inlay.placement.choose.candidates import CandidateSource
 from inlay.placement.plan_places import PlanOptions
 from inlay.runtime.chosen import usable_processors
 from inlay.transforms import eliminate_dead
+from inlay.transforms._packings import PackOptions
 from inlay.transforms.convert_layout import LayoutOptions
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.grow_state import GrowStateOptions
 from inlay.transforms.pack_regions import RegionOptions
-from inlay.transforms.pack_weights import PackOptions
 from inlay.transforms.round_operands import PrecisionOptions
 from inlay.transforms.unroll_loops import UnrollOptions
+from inlay.tune.chosen import NOT_TUNED, Tuned, read_tuned
+from inlay.tune.trial import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class Setting:
         context: what passes are given.
         targets: gives what code of a device is made for, by its name.
         hooks: of back ends of the board.
+        tuned: what was measured of kernels of the host.
     """
 
     board: Board
@@ -75,6 +80,11 @@ class Setting:
     context: PassContext
     targets: Callable[[str], Target]
     hooks: BoardHooks
+    tuned: Tuned = NOT_TUNED
+
+    def choice(self, device: str, key: str) -> Choice:
+        """Return what was measured for a kernel of a device, by its key."""
+        return self.tuned.of_kernel(key) if _is_host(self.board, device) else NO_CHOICE
 
 
 def setting_of(
@@ -100,10 +110,10 @@ def setting_of(
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
     operators, (fusing, anywhere) = table(), _fusing(board)
-    meanings = meanings_of(operators)
+    tuned = _tuned(options.tuned, board, targets, counts)
     context = PassContext(
         operators,
-        lambda expression: evaluate_expr(expression, meanings),
+        lambda expression: evaluate_expr(expression, meanings_of(operators)),
         options={
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq, bytes=_bytes(board)),
             FuseOptions: fusing,
@@ -111,7 +121,7 @@ def setting_of(
             UnrollOptions: _unrolling(board),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
-            PackOptions: _packing(board, targets, options, counts),
+            PackOptions: _packing(board, targets, options, counts, tuned),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -136,15 +146,39 @@ def setting_of(
         },
         instrument=instrument,
     )
-    return Setting(board, operators, context, targets, hooks_of(board, context.remarks))
+    return Setting(board, operators, context, targets, hooks_of(board, context.remarks), tuned)
+
+
+def place_of(board: Board, targets: Callable[[str], Target], threads: int) -> Place:
+    """Return what measurements hold for: the host of a board on so many threads."""
+    return Place(processor_name(), targets(board.host.name).key, rules_version(), threads)
+
+
+def _tuned(file: str, board: Board, targets: Callable[[str], Target], threads: Mapping[str, int]) -> Tuned:
+    """Return what was measured for the host of a board; nothing where no file is named.
+
+    Raises:
+        CompileError: `tune.missing`, `tune.damaged`, `tune.version`, `tune.busy`.
+    """
+    if not file:
+        return NOT_TUNED
+    return read_tuned(file, place_of(board, targets, threads.get(board.host.name, 1)))
 
 
 def _packing(
-    board: Board, targets: Callable[[str], Target], options: PlaceOptions, threads: Mapping[str, int]
+    board: Board,
+    targets: Callable[[str], Target],
+    options: PlaceOptions,
+    threads: Mapping[str, int],
+    tuned: Tuned,
 ) -> PackOptions:
     """Return what constants are packed for, and how forms of operations are weighed."""
+
+    def choice(device: str, key: str) -> Choice:
+        return tuned.of_product(key) if _is_host(board, device) else NO_CHOICE
+
     time = partial(_products_ns, board, options.calibration, threads)
-    return PackOptions(_packed(board, targets), time=time, bf16=options.precision == "bf16")
+    return PackOptions(_packed(board, targets), time=time, bf16=options.precision == "bf16", choice=choice)
 
 
 def _is_host(board: Board, device: str) -> bool:

@@ -22,6 +22,7 @@ from inlay.memory.plan import FunctionPlan
 from inlay.ops.memory import ALLOC_STORAGE, INVOKE, KILL, TENSOR_AT
 from inlay.passes.contract import Remark
 from inlay.pipeline.hooking import faults
+from inlay.pipeline.tuned_use import TunedUse
 from inlay.runtime.promise import Promise
 
 
@@ -58,6 +59,7 @@ class Report:
         metadata: what the file of the program says of itself.
         remarks: what passes decided, and why.
         promise: what a call takes at most of memories that have budgets.
+        tuned: which measured choices were used; None where no file was given.
     """
 
     operators: Mapping[str, int]
@@ -69,6 +71,7 @@ class Report:
     metadata: Metadata = NOTHING_SAID
     remarks: tuple[Remark, ...] = ()
     promise: Promise | None = None
+    tuned: TunedUse | None = None
 
     @property
     def copies(self) -> tuple[Remark, ...]:
@@ -87,6 +90,7 @@ class Report:
             "machine": dict(self.machine),
             "memory": [memory_json(p) for p in self.plans],
             **({} if self.promise is None else {"budget": asdict(self.promise)}),
+            **({} if self.tuned is None else {"tuned": self.tuned.to_json()}),
             "image_bytes": self.image_bytes,
             "copies": [{"reason": r.reason, "message": r.message, "at": _where(r.span)} for r in self.copies],
             "decisions": _counted(self.remarks),

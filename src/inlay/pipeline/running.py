@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from inlay.analysis.choices import Choice
 from inlay.base.diagnostics import CompileError
 from inlay.base.registry import unknown_name
 from inlay.codegen.backend_table import unavailable
@@ -31,11 +32,11 @@ from inlay.placement import plan_places
 from inlay.placement.plan_places import Planned, PlanOptions
 from inlay.runtime.promise import Promise
 from inlay.transforms._integers.record import Numerics
+from inlay.transforms._packings import FasterForm, PackedProduct, PackOptions
 from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.fuse_ops import FuseOptions, Fusion
 from inlay.transforms.pack_weights import PASS as PACK_WEIGHTS
-from inlay.transforms.pack_weights import FasterForm, PackOptions
 from inlay.transforms.round_operands import PrecisionOptions, RoundedProduct
 
 
@@ -58,6 +59,7 @@ class Run:
         numerics: of each function, what is computed in integers, and what stays float and why.
         products: of floats, where they may be in bf16: which are, and why others are not.
         stored: constants of f32 that 16 bits hold.
+        answered: products whose form was measured, by their keys, with what was chosen.
     """
 
     setting: Setting
@@ -74,6 +76,7 @@ class Run:
     forms: tuple[FasterForm, ...] = ()
     products: tuple[RoundedProduct, ...] = ()
     stored: tuple[StoredWeights, ...] = ()
+    answered: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
 
     @property
     def threads(self) -> Mapping[str, int]:
@@ -338,6 +341,14 @@ class _Told:
     keeping: list[Keeping] = field(default_factory=list[Keeping])
     products: list[RoundedProduct] = field(default_factory=list[RoundedProduct])
     stored: list[StoredWeights] = field(default_factory=list[StoredWeights])
+    answered: dict[str, Choice] = field(default_factory=dict[str, Choice])
+
+    def packed(self, others: Callable[[PackedProduct], None] | None, product: PackedProduct) -> None:
+        """Keep which choices were used; hand the product on to who else asked."""
+        if product.choice:
+            self.answered[product.key] = product.choice
+        if others is not None:
+            others(product)
 
     def context(
         self,
@@ -359,7 +370,12 @@ class _Told:
             replace(planning, watch=self.planned.append, asks=asks),
             replace(given.options_for(FuseOptions), watch=self.fusions.append),
             replace(moving, watch=self.spills.extend),
-            replace(packing, watch=self.forms.found.append, stored=self.stored.append),
+            replace(
+                packing,
+                watch=self.forms.found.append,
+                stored=self.stored.append,
+                packed=partial(self.packed, packing.packed),
+            ),
             replace(given.options_for(PrecisionOptions), watch=self.products.append),
         )
         tried = Tried(start.module, start.holds, start.rest, context, dry)
@@ -392,6 +408,7 @@ class _Told:
             tuple(self.forms.found),
             tuple(self.products),
             tuple(self.stored),
+            self.answered,
         )
 
 

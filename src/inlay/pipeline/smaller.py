@@ -27,8 +27,8 @@ from inlay.passes.manager import make_pipeline, run_pipeline
 from inlay.pipeline.build_kernels import BuildOptions
 from inlay.pipeline.generate import GenerateOptions
 from inlay.placement.plan_places import PlanOptions
+from inlay.transforms._packings import FasterForm, PackOptions
 from inlay.transforms.fuse_ops import FuseOptions
-from inlay.transforms.pack_weights import FasterForm, PackOptions
 
 
 @dataclass(slots=True)

@@ -20,6 +20,9 @@ _ROOTS = ("codegen/", "lower/", "ops/", "schedule/")
 _CALLERS = ("pipeline/build_kernels.py", "pipeline/compile.py")
 """Who puts these together. What else they import is no part of it."""
 
+_FORMS = ("transforms/_packings.py", "transforms/pack_weights.py")
+"""Who says in which form products come to it."""
+
 _IMPORT = re.compile(rb"^(?:from|import) (inlay[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 _HEAD = 1 << 14
 _NAME = re.compile(rb"(\w+)(?: as \w+)?")
@@ -38,6 +41,22 @@ def lowering_version(root: Path = Path(__file__).parent.parent) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for path, facts in sorted(lowering_files(root).items()):
         digest.update(f"{path} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+@functools.cache
+def rules_version(root: Path = Path(__file__).parent.parent) -> str:
+    """Return a text that changes when the content of a file does that makes code of kernels.
+
+    For what is kept for long and goes from machine to machine; reading all files takes some 10 ms.
+
+    Args:
+        root: the folder of the package.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted({*lowering_files(root), *_FORMS}):
+        digest.update(f"{path}\n".encode())
+        digest.update(hashlib.blake2b((root / path).read_bytes()).digest())
     return digest.hexdigest()
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from inlay.analysis.choices import NO_CHOICE, Choice, Question
 from inlay.base.diagnostics import Diagnostic
 from inlay.loop.func import LoopFunction, Stage
 from inlay.machine.target import Target
@@ -49,6 +50,9 @@ class Decision:
         declined: steps of the rule that do not apply here or are not worth it, each with the reason.
         steps: the primitives that were applied, in order.
         facts: what rules asked of the target, by name of the fact.
+        choice: answers to what the rule leaves open that were given, by measuring.
+        questions: what it leaves open, with the answers that were taken.
+        unused: answers that were given and not taken, with the reasons.
     """
 
     function: LoopFunction
@@ -59,16 +63,38 @@ class Decision:
     facts: Mapping[str, int | bool | tuple[str, ...]] = field(
         default_factory=dict[str, "int | bool | tuple[str, ...]"]
     )
+    choice: Choice = NO_CHOICE
+    questions: tuple[Question, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
-def decide(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Decision:
-    """Return the scheduled function with the reasons; one that is lowered already stays as it is."""
+def decide(
+    f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES, choice: Choice = NO_CHOICE
+) -> Decision:
+    """Return the scheduled function with the reasons; one that is lowered already stays as it is.
+
+    Args:
+        f: the function.
+        target: the machine.
+        rules: in order.
+        choice: answers to what rules leave open.
+    """
     if f.stage is Stage.LOWERED:
         return Decision(f)
     asked = _AskedTarget(target)
-    s = schedule(f, asked, rules)
+    s = schedule(f, asked, rules, choice)
     facts = {n: _fact(target, n) for n in sorted(asked.asked)}
-    return Decision(s.function, s.rule, tuple(s.refusals), tuple(s.declined), tuple(s.trace), facts)
+    return Decision(
+        s.function,
+        s.rule,
+        tuple(s.refusals),
+        tuple(s.declined),
+        tuple(s.trace),
+        facts,
+        choice,
+        tuple(s.asked.questions.values()),
+        s.asked.unused,
+    )
 
 
 def _fact(target: Target, name: str) -> int | bool | tuple[str, ...]:
@@ -80,7 +106,9 @@ def _fact(target: Target, name: str) -> int | bool | tuple[str, ...]:
     return tuple(kind.name for kind in target.dot_kinds) if name == "dot" else getattr(target, name)
 
 
-def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> Schedule:
+def schedule(
+    f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES, choice: Choice = NO_CHOICE
+) -> Schedule:
     """Return the schedule of the first rule that takes a schedulable function.
 
     `Schedule.refusals` says which rules did not, and why.
@@ -89,7 +117,7 @@ def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> 
     waiting = deque(rules)
     while waiting:
         rule = waiting.popleft()
-        s = Schedule(f)
+        s = Schedule(f, choice)
         try:
             rule(s, target)
         except Illegal as refusal:
@@ -100,7 +128,7 @@ def schedule(f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES) -> 
         s.rule = rule.__name__
         break
     else:
-        s = Schedule(f)
+        s = Schedule(f, choice)
     s.refusals.extend(refusals)
     return s
 

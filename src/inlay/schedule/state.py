@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from inlay.analysis.choices import NO_CHOICE, Asked, Choice
 from inlay.arith.expr import Sym, fresh
 from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.loop.buffer import Buffer
@@ -85,9 +86,10 @@ class Schedule:
         declined: those that do not apply, or are not worth it, each with the reason.
         rule: the name of the rule that made it; empty where none did.
         refusals: the names of rules that were tried before and gave up, with their reasons.
+        asked: what rules leave open to measuring, and the answers.
     """
 
-    def __init__(self, function: LoopFunction) -> None:
+    def __init__(self, function: LoopFunction, choice: Choice = NO_CHOICE) -> None:
         assert function.stage is Stage.SCHEDULABLE, "only schedulable functions are scheduled"
         self._function = function
         self._body = function.body
@@ -101,6 +103,7 @@ class Schedule:
         self.declined: list[tuple[Step, str]] = []
         self.rule = ""
         self.refusals: list[tuple[str, Diagnostic]] = []
+        self.asked = Asked(choice)
 
     # ---------------------------------------------------------------- looking
 

@@ -40,8 +40,8 @@ from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
 from inlay.transforms._constants import array_of
 from inlay.transforms._float_sums import float_sum
+from inlay.transforms._packings import PackOptions
 from inlay.transforms._prepared_rounding import prepared_rounding
-from inlay.transforms.pack_weights import PackOptions
 
 _CHANNELS = "depthwise_conv_nhwc_integer"
 _PRODUCTS = ("conv_nhwc_integer", _CHANNELS, "matmul_integer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inlay.analysis.register_tiles import heights, most_rows, panel_vectors, step_cost
+from inlay.analysis.register_tiles import heights, most_rows, ranked_panels, step_cost
 
 AVX512 = (16, 32)
 AVX2 = (8, 16)
@@ -47,15 +47,15 @@ def test_a_step_of_few_accumulators_takes_as_long_as_one_of_many() -> None:
 
 
 def test_panels_follow_the_columns_first() -> None:
-    widths = {n: panel_vectors(n, None, *AVX512) for n in (16, 24, 32, 64, 96, 112, 160, 256)}
+    widths = {n: ranked_panels(n, None, *AVX512)[0] for n in (16, 24, 32, 64, 96, 112, 160, 256)}
     assert widths == {16: 1, 24: 2, 32: 2, 64: 4, 96: 3, 112: 7, 160: 5, 256: 4}
-    assert panel_vectors(512, None, *AVX2) == 2
+    assert ranked_panels(512, None, *AVX2)[0] == 2
 
 
 def test_one_row_takes_wide_panels() -> None:
-    assert panel_vectors(1024, 1, *AVX512) == 8
+    assert ranked_panels(1024, 1, *AVX512)[0] == 8
 
 
 def test_panels_are_as_narrow_as_asked() -> None:
-    assert panel_vectors(512, None, *AVX512, most=2) == 2
-    assert panel_vectors(512, None, *AVX512, most=1) == 1
+    assert ranked_panels(512, None, *AVX512, most=2)[0] == 2
+    assert ranked_panels(512, None, *AVX512, most=1)[0] == 1

@@ -24,7 +24,7 @@ from inlay.ops.table import table
 from inlay.pipeline.devices import runnable
 from inlay.pipeline.options import PlaceOptions
 from inlay.pipeline.planning import setting_of
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms._packings import PackOptions
 
 NATIVE = '\n[[arch]]\nname = "native"\n'
 

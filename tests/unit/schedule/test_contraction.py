@@ -26,7 +26,7 @@ from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs, PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
 from inlay.schedule.rules.contraction import contract, contraction
-from inlay.schedule.rules.contraction_plan import row_tiles
+from inlay.schedule.rules.contraction_plan import tile_options
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, hold_law
 
@@ -125,10 +125,10 @@ def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
 
 
 def test_known_rows_get_two_sizes_of_tiles_and_symbols_a_cascade() -> None:
-    assert row_tiles(baseline("x86_64", "v4"), F32, 32, 56) == (8,)
-    assert row_tiles(baseline("x86_64", "v4"), F32, 64, 15) == (5,)
-    assert row_tiles(baseline("x86_64", "v3"), F32, 16, None) == (6, 4, 1)
-    assert row_tiles(baseline("x86_64", "v4"), F32, 32, None) == (8, 4, 1)
+    assert tile_options(baseline("x86_64", "v4"), F32, 32, 56)[0] == (8,)
+    assert tile_options(baseline("x86_64", "v4"), F32, 64, 15)[0] == (5,)
+    assert tile_options(baseline("x86_64", "v3"), F32, 16, None)[0] == (6, 4, 1)
+    assert tile_options(baseline("x86_64", "v4"), F32, 32, None)[0] == (8, 4, 1)
 
 
 def convolution(

@@ -18,7 +18,7 @@ from inlay.machine.dot_products import KINDS
 from inlay.machine.target import Target, baseline, host
 from inlay.schedule.choose import decide
 from inlay.schedule.rules.contraction import contraction
-from inlay.schedule.rules.contraction_plan import row_tiles
+from inlay.schedule.rules.contraction_plan import tile_options
 from inlay.schedule.state import Schedule
 from tests.unit.codegen.support import run_native
 from tests.unit.schedule.programs import dim, hold_law
@@ -131,8 +131,8 @@ def test_lines_that_share_nothing_are_widened_one_at_a_time() -> None:
 
 def test_a_tile_leaves_a_register_for_products_that_are_added_later() -> None:
     wide = baseline("x86_64", "v3")
-    assert row_tiles(wide, I32, 24, 64) == (4,)
-    assert row_tiles(wide, I32, 24, 64, wide.tile_registers(KINDS["i16"])) == (3, 1)
+    assert tile_options(wide, I32, 24, 64)[0] == (4,)
+    assert tile_options(wide, I32, 24, 64, wide.tile_registers(KINDS["i16"]))[0] == (3, 1)
 
 
 def test_what_was_asked_of_a_processor_is_what_its_features_give() -> None:

@@ -20,7 +20,7 @@ from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
 from inlay.schedule.choose import schedule
 from inlay.transforms import convert_layout, eliminate_dead, fold_constants, pack_weights, to_anf
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms._packings import PackOptions
 from tests.unit.transforms.programs import OPS, Program, operators, same
 
 PAIRS, QUADS = KINDS["i16"], KINDS["u8i8"]

@@ -18,7 +18,7 @@ from inlay.machine.target import Target
 from inlay.ops.requantization import Rounding, quantized_multiplier
 from inlay.passes.contract import PassContext
 from inlay.transforms import convert_layout, eliminate_dead, fold_constants, prepare_rounding, to_anf
-from inlay.transforms.pack_weights import PackOptions
+from inlay.transforms._packings import PackOptions
 from tests.unit.transforms.programs import OPS, Program, operators, same
 
 FUSED = Target(vector_bytes=32, fma=True)

@@ -16,6 +16,7 @@ from inlay.loop.walk import child_stmts
 from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.explain.fusion import FusionExplanation, fusion_of
 from inlay.pipeline.running import Run
+from inlay.pipeline.tuned_use import TunedUse, tuned_use
 from inlay.schedule.choose import Decision
 
 
@@ -65,6 +66,12 @@ class KernelSchedule:
             "declined": [{"step": str(step), "reason": why} for step, why in d.declined],
             "steps": [str(step) for step in d.steps],
             "facts": dict(d.facts),
+            "choice": dict(d.choice.values),
+            "open": [
+                {"name": q.name, "default": q.default, "options": list(q.options), "answer": q.answer}
+                for q in d.questions
+            ],
+            "unused": list(d.unused),
             "loops": [
                 {
                     "block": n.block,
@@ -82,21 +89,24 @@ class LoopsExplanation:
     Attributes:
         board: the name of the machine.
         kernels: in order of definition.
+        tuned: which measured choices they have; None where no file was given.
     """
 
     board: str
     kernels: tuple[KernelSchedule, ...]
+    tuned: TunedUse | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"board": self.board, "kernels": [k.to_json() for k in self.kernels]}
+        tuned = {} if self.tuned is None else {"tuned": self.tuned.to_json()}
+        return {"board": self.board, "kernels": [k.to_json() for k in self.kernels], **tuned}
 
 
 def loops_of(run: Run) -> LoopsExplanation:
     """Return how kernels are scheduled. Cost: that of lowering them."""
     fusion = fusion_of(run)
     found = tuple(schedule_of(run, fusion, kernel) for kernel in run.module.kernels.values())
-    return LoopsExplanation(run.setting.board.name, found)
+    return LoopsExplanation(run.setting.board.name, found, tuned_use(run))
 
 
 def schedule_of(run: Run, fusion: FusionExplanation, kernel: Kernel) -> KernelSchedule:

@@ -25,7 +25,7 @@ from inlay.pipeline.running import Run
 from inlay.placement.choose.typical import sizes_of
 from inlay.placement.plan_places import PlanOptions
 from inlay.transforms import grow_state, update_state
-from inlay.transforms.pack_weights import FasterForm
+from inlay.transforms._packings import FasterForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,9 +128,7 @@ def _kernels(setting: Setting, *, batch: bool) -> _Kernels:
     """Return how kernels are lowered; of those in the cache, the cache says what they need."""
     folder = default_cache()
     cache = None if folder is None or not folder.is_dir() else ObjectCache(folder)
-    return explaining_options(
-        setting.operators, setting.board, setting.targets, cache, setting.hooks, batch=batch
-    )
+    return explaining_options(setting, cache, batch=batch)
 
 
 def _run(module: Module, setting: Setting, kernels: _Kernels, until: Pass) -> Run:

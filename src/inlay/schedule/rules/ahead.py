@@ -61,8 +61,9 @@ def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -
         for (tiles, _), most in zip(nests, usual, strict=True)
     ]
     total = sum(counts)
-    if total < 2:
-        return  # One tile would ask for as much as it loads.
+    # One tile would ask for as much as it loads.
+    if total < 2 or not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
+        return
     before = 0
     for (tiles, terms), count in zip(nests, counts, strict=True):
         steps = prod(s.loop(x).extent.value or 1 for x in terms)

@@ -31,7 +31,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from inlay.arith.dtype import DType
 from inlay.arith.expr import Int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.stmt import IterKind
@@ -46,7 +45,13 @@ from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.contraction import Begun, begin, contract, finish
-from inlay.schedule.rules.contraction_plan import epilogue_of, no_contraction, plan_contraction, row_tiles
+from inlay.schedule.rules.contraction_plan import (
+    epilogue_of,
+    no_contraction,
+    plan_contraction,
+    row_tiles,
+    tile_options,
+)
 from inlay.schedule.rules.groups import written
 from inlay.schedule.rules.loops import merge_all
 from inlay.schedule.rules.nests import parallelize
@@ -111,7 +116,7 @@ def attention(s: Schedule, target: Target) -> None:
     """
     parts = _parts(s)
     few = prod(n or 1 for n in parts.heads.values()) < FEWEST_HEADS  # unknown numbers may be one
-    at_once = _rows_at_once(parts, written(s.block(parts.scores)).dtype, target, few=few)
+    at_once = _rows_at_once(s, parts, target, few=few)
     cut = _Cut(at_once, first=few and at_once is not None)
     depth = len(parts.heads) + (at_once is not None)
     scored = written(s.block(parts.made or parts.scores))
@@ -179,22 +184,26 @@ def _spatial(s: Schedule, block: str) -> list[Int]:
     return [i.extent for i in s.block(block).iters if i.kind is IterKind.SPATIAL]
 
 
-def _rows_at_once(parts: _Parts, dtype: DType, target: Target, *, few: bool) -> int | None:
+def _rows_at_once(s: Schedule, parts: _Parts, target: Target, *, few: bool) -> int | None:
     """Return the rows of a block; None for all rows of a head, in no loop over blocks.
 
     Args:
+        s: the schedule; it leaves open how many rows they are.
         parts: the nests.
-        dtype: of the scores.
         target: the machine.
         few: whether threads share blocks of rows.
     """
-    rows, keys = parts.rows.value, parts.keys.value
+    rows, keys, dtype = parts.rows.value, parts.keys.value, written(s.block(parts.scores)).dtype
     most = USUAL_ROWS if keys is None else target.l2_bytes // SHARE // (max(keys, 1) * dtype.itemsize)
     if few and rows is not None:
         most = min(most, -(-rows // FEWEST_HEADS))
     most = max(most, FEWEST_ROWS)
     if rows is None:
-        return min(most, USUAL_ROWS)
+        most = min(most, USUAL_ROWS)
+    sizes = [n for n in (most // 2, 2 * most) if n >= FEWEST_ROWS and (rows is None or n < 2 * rows)]
+    most = s.asked.pick("rows of a block", most, sizes)
+    if rows is None:
+        return most
     if rows <= most:
         return None if parts.heads else max(rows, 1)
     even = max((d for d in range(most // 2 + 1, most + 1) if rows % d == 0), default=None)
@@ -211,7 +220,8 @@ def _begun(s: Schedule, parts: _Parts, block: str, epilogue: str | None, cut: _C
     line = cut.rows or parts.rows.value
     if cut.rows is not None and (parts.rows % cut.rows) != 0:
         line = None  # of the last block
-    tiles = row_tiles(target, written(s.block(block)).dtype, plan.panel, line)
+    options = tile_options(target, written(s.block(block)).dtype, plan.panel, line)
+    tiles = row_tiles(s, block, options)
     packed = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
     plan = replace(
         plan,

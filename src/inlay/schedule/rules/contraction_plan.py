@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from inlay.analysis.register_tiles import heights, most_rows, panel_width
+from inlay.analysis.register_tiles import most_rows, panel_widths, ranked_heights
 from inlay.arith.dtype import DType
 from inlay.arith.expr import FloorDiv, Int, Sym, from_atom, symbols, to_int
 from inlay.loop.buffer import Scope
@@ -32,11 +32,17 @@ from inlay.schedule.state import Schedule
 
 MAX_UNROLLED_DOTS = 4
 """Dot products of a sum that are written out: where windows overlap, more groups would not fit registers."""
+PANELS, LINES = "panels", "lines"
+"""What the outermost loops are over."""
 MIN_PARALLEL_PANELS = 4
 """With fewer panels than this, threads share lines instead."""
 
 
-def row_tiles(
+MOST_OPTIONS = 4
+"""Shapes of tiles that are worth measuring, by their estimated costs."""
+
+
+def tile_options(
     target: Target,
     dtype: DType,
     panel: int,
@@ -44,8 +50,8 @@ def row_tiles(
     registers: int | None = None,
     *,
     dots: bool = False,
-) -> tuple[int, ...]:
-    """Return the rows of the tiles that cover so many rows.
+) -> list[tuple[int, ...]]:
+    """Return the rows of tiles that cover so many rows, in order of estimated cost.
 
     Args:
         target: the machine.
@@ -58,9 +64,16 @@ def row_tiles(
     registers = target.vector_registers if registers is None else registers
     vectors = max(1, -(-panel // target.lanes(dtype.itemsize)))
     if rows is not None:
-        return heights(rows, vectors, registers, dots=dots)
+        return list(ranked_heights(rows, vectors, registers, dots=dots))
     most = most_rows(vectors, registers)
-    return tuple(sorted({most, min(4, most), 1}, reverse=True))
+    return [tuple(sorted({n, min(4, n), 1}, reverse=True)) for n in range(most, 0, -1)]
+
+
+def row_tiles(s: Schedule, block: str, options: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the rows of the tiles of a contraction, of some options; how many the first has is left open."""
+    by_first = {sizes[0]: sizes for sizes in options}
+    first, *others = list(by_first)[:MOST_OPTIONS]
+    return by_first[s.asked.pick(f"{block}.rows", first, others)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +112,7 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     columns = column.extent.value
     second = [x for x in loads_of(b.body) if x.buffer is not written(b)]
     mixes = any(column.sym not in symbols_in(x.indices) for x in second)
-    panel = packed_panel(b) or _own_panel(target, dtype, columns, mixes=mixes)
+    panel = packed_panel(b) or _own_panel(s, block, target, columns, mixes=mixes)
     panel = _narrowed(panel, columns, target.lanes(dtype.itemsize))
     by_column = [x for x in second if column.sym in symbols_in(x.indices)]
     batch = {y for x in by_column for y in symbols_in(x.indices)} if mixes else set[Sym]()
@@ -109,12 +122,17 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     wide = [i for i in free if spatial[i].extent != 1]
     row = (wide or free or [None])[-1]
     free = [i for i in free if i != row]
-    packs = packing(b, panel, target) if mixes else None
+    packs = packing(s, block, panel, target) if mixes else None
     few = columns is not None and columns < MIN_PARALLEL_PANELS * panel
     has_lines = any(spatial[i].extent != 1 for i in free)
-    if packs is None and not before and has_lines and (few or not mixes or widens_by_line(b, free, target)):
-        # Lines, from the inside out, so that neighbors are computed one after the other.
-        before, free = free[::-1], []
+    if packs is None and not before and has_lines:
+        lines_first = few or not mixes or widens_by_line(b, free, target)
+        default, other = (LINES, PANELS) if lines_first else (PANELS, LINES)
+        # Panels of channels that do not mix have nothing in common.
+        order = s.asked.pick(f"{block}.order", default, (other,)) if mixes else default
+        if order == LINES:
+            # From the inside out, so that neighbors are computed one after the other.
+            before, free = free[::-1], []
     # The outermost loop is shared by threads: not one that is known to run once.
     before.sort(key=lambda i: spatial[i].extent == 1)
     before = [*outermost, *before]
@@ -122,10 +140,12 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     registers = target.vector_registers if dtype.is_float else target.tile_registers(kind)
     rows = None if row is None else spatial[row].extent
     is_alone = is_product(b) and mixes and few and packs is None and not before and not has_lines
-    at_once = _block_of_rows(rows, panel // target.lanes(dtype.itemsize), registers) if is_alone else None
+    vectors = panel // target.lanes(dtype.itemsize)
+    at_once = _block_of_rows(s, block, rows, vectors, registers) if is_alone else None
     dots = _sums_many_dots(b, kind)
     line = at_once or (None if rows is None else rows.value)
-    tiles = () if rows is None else row_tiles(target, dtype, panel, line, registers, dots=dots)
+    options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)
+    tiles = row_tiles(s, block, options) if options else ()
     return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
 
 
@@ -135,13 +155,16 @@ def has_lines_of_rows(b: Block) -> bool:
     return is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
 
 
-def _block_of_rows(rows: Int | None, vectors: int, registers: int) -> int | None:
+def _block_of_rows(s: Schedule, block: str, rows: Int | None, vectors: int, registers: int) -> int | None:
     """Return into how many rows at a time threads cut rows that pass few panels."""
     count = None if rows is None else rows.value
     tile = most_rows(max(vectors, 1), registers)
     if count is None or count < 2 * MIN_PARALLEL_PANELS * tile:
         return None
-    return max((d for d in range(2 * tile, count // MIN_PARALLEL_PANELS + 1) if count % d == 0), default=None)
+    sizes = [d for d in range(2 * tile, count // MIN_PARALLEL_PANELS + 1) if count % d == 0]
+    default = max(sizes, default=0)
+    others = [d for d in sizes if 2 * d <= default]
+    return s.asked.pick(f"{block}.block", default, (*others[-1:-3:-1], 0), of_threads=True) or None
 
 
 def _narrowed(panel: int, columns: int | None, one: int) -> int:
@@ -158,14 +181,19 @@ def _sums_many_dots(b: Block, kind: DotProduct | None) -> bool:
     return kind is not None and (len(known) < len(terms) or prod(known) > MAX_UNROLLED_DOTS * kind.width)
 
 
-def _own_panel(target: Target, dtype: DType, columns: int | None, *, mixes: bool) -> int:
+def _own_panel(s: Schedule, block: str, target: Target, columns: int | None, *, mixes: bool) -> int:
     """Return the panel where nothing is packed."""
-    one = target.lanes(dtype.itemsize)
+    itemsize = written(s.block(block)).dtype.itemsize
+    one = target.lanes(itemsize)
     if columns is None:
-        return 2 * one
-    if mixes:
-        return panel_width(target, columns, None, None, sum_bytes=dtype.itemsize)
-    return 2 * one if columns % (2 * one) == 0 else one
+        default, others = 2 * one, [one, 4 * one] if mixes else [one]
+    elif mixes:
+        ranked = panel_widths(target, columns, None, None, sum_bytes=itemsize)
+        default, *others = ranked[:MOST_OPTIONS]
+    else:
+        default, other = (2 * one, one) if columns % (2 * one) == 0 else (one, 2 * one)
+        others = [other, 4 * one]
+    return s.asked.pick(f"{block}.panel", default, [n for n in others if columns is None or n <= columns])
 
 
 def epilogue_of(s: Schedule, block: str) -> str | None:

@@ -55,6 +55,8 @@ def write_out_steps(s: Schedule, block: str, target: Target) -> None:
     loops = s.loops_of(block)
     inside = [s.loop(x).extent.value for x in loops[loops.index(loop) + 1 :]]
     products = prod(e for e in inside if e is not None) // target.lanes(dtype.itemsize)
-    steps = min(STEP_PRODUCTS // max(products, 1), MAX_STEPS, s.loop(loop).extent.value or MAX_STEPS)
+    most = s.loop(loop).extent.value or 2 * MAX_STEPS
+    steps = max(1, min(STEP_PRODUCTS // max(products, 1), MAX_STEPS, most))
+    steps = s.asked.pick(f"{block}.steps", steps, [n for n in (1, 2, 4, 8) if n <= most])
     if steps > 1:
         annotate(s, loop, "steps", str(steps))

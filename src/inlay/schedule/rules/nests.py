@@ -29,6 +29,8 @@ from inlay.schedule.state import Schedule, Step, illegal
 
 PARALLEL_WORK = 16384
 """Operations below which a nest stays on one thread, when the number is known."""
+NEAR = 8
+"""So many times more or fewer operations, and measuring may say otherwise."""
 CHEAP_BODY = 12
 """Operations up to which four vectors are computed at a time."""
 UNROLLED_VECTORS = 4
@@ -117,13 +119,16 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
             vectorize(s, loop)
         return loop
     size = _whole(size, extent, block)
+
+    def fits(count: int) -> bool:
+        step = size * count
+        return extent is None or (extent >= step and not _is_ragged(extent, step, block))
+
     count = UNROLLED_VECTORS if cheap else 1
-    while (
-        extent is not None
-        and count > 1
-        and (extent < size * count or _is_ragged(extent, size * count, block))
-    ):
+    while count > 1 and not fits(count):
         count //= 2
+    if cheap:
+        count = s.asked.pick(f"{block.name}.vectors", count, [n for n in (1, 2, 4, 8) if n == 1 or fits(n)])
     outer, inner = split(s, loop, size * count)
     if count > 1:
         group, lane = split(s, inner, size)
@@ -132,7 +137,8 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
     else:
         vectorize(s, inner)
         if not cheap:
-            annotate(s, outer, "steps", f"{MIXED_VECTORS} mixed")
+            mixed = s.asked.pick(f"{block.name}.mixed", MIXED_VECTORS, (1, 2, 8))
+            annotate(s, outer, "steps", f"{mixed} mixed")
     return outer
 
 
@@ -211,7 +217,11 @@ def parallelize(s: Schedule, loop: str) -> bool:
     outermost = s.loop(loop)
     per_iteration = work(outermost.body)
     count = outermost.extent.value
-    if count is not None and (count < 2 or (per_iteration or PARALLEL_WORK) * count < PARALLEL_WORK):
+    operations = None if per_iteration is None or count is None else per_iteration * count
+    is_short = count is not None and (per_iteration or PARALLEL_WORK) * count < PARALLEL_WORK
+    if operations is not None and PARALLEL_WORK // NEAR <= operations <= PARALLEL_WORK * NEAR:
+        is_short = not s.asked.switch(f"{loop}.threads", default=not is_short, of_threads=True)
+    if count is not None and (count < 2 or is_short):
         few = "one iteration" if count < 2 else f"{(per_iteration or 1) * count} operations"
         needed = f"needed {PARALLEL_WORK} operations to be worth other threads"
         s.declined.append((Step(parallel.__name__, (loop,)), f"found a loop of {few}, {needed}"))

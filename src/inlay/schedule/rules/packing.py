@@ -50,8 +50,12 @@ class Packing:
     group: int
 
 
-def packing(b: Block, panel: int, target: Target) -> Packing | None:
-    """Return how the factor with the columns is packed; None where that does not pay."""
+def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | None:
+    """Return how the factor with the columns is packed; None where that does not pay.
+
+    Where rows are known and there are a few, the schedule leaves it open.
+    """
+    b = s.block(block)
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
     column = spatial[-1]
     columns = column.extent.value
@@ -64,12 +68,12 @@ def packing(b: Block, panel: int, target: Target) -> Packing | None:
     second = [x for x in factors if column.sym in symbols_in(x.indices)]
     if len(second) != 1 or not written(b).dtype.is_float or b.predicate is not None:
         return None
-    if _rows(b, second[0]) < FEWEST_ROWS:
-        return None
     bytes_ = second[0].buffer.dtype.itemsize * columns * _terms(b)
-    if bytes_ <= target.l1_bytes and not is_partial:
-        return None
-    return Packing(second[0].buffer.name, 1)
+    rows = _rows(b, second[0])
+    pays = rows >= FEWEST_ROWS and (bytes_ > target.l1_bytes or is_partial)
+    if FEWEST_ROWS // 4 <= rows <= 16 * FEWEST_ROWS:
+        pays = s.asked.switch(f"{block}.pack", default=pays)
+    return Packing(second[0].buffer.name, 1) if pays else None
 
 
 def _rows(b: Block, second: Load) -> int:

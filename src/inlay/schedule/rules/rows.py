@@ -272,6 +272,8 @@ def _lanes(s: Schedule, nest: _Nest, shared: int, source: str | None) -> list[li
         count = 1  # what makes a term takes longer than adding it
     while extent is not None and count > 1 and extent < nest.size * count:
         count //= 2
+    counts = [n for n in (1, 2, 4, 8) if n == 1 or extent is None or extent >= nest.size * n]
+    count = s.asked.pick(f"{name}.lanes", count, counts if source is None else ())
     _, inner = split(s, loops[-1], nest.size * count)
     group, lane = split(s, inner, nest.size)
     _accumulate(s, name, axis, [group, lane], source)
