@@ -121,14 +121,11 @@ def test_vectors_behind_the_last_element_are_left_out(vector_bytes: int, extent:
         "if [3] < [i] { y[i] = x[i] }",
         "if [i] < [7] { y[i] = x[i] }",
         "if [i] < [x_size] { y[i] = x[i] }",
-        "if [i] < [9] && x[i] < 0.0:f32 { y[i] = x[i] } else { if [i] < [7] { y[i] = x[i] } }",
+        "if ([i] < [9]) & (x[i] < 0.0:f32) { y[i] = x[i] } else { if [i] < [7] { y[i] = x[i] } }",
     ],
 )
 def test_vectors_that_do_something_stay(body: str) -> None:
-    text = (
-        "lowered func f(x: f32[8]) -> (y: f32[8]) over (x_size) "
-        f"{{ for i in 0..8 vector {{ {body} }} }}"
-    )
+    text = f"lowered func f(x: f32[8]) -> (y: f32[8]) over (x_size) {{ for i in 0..8 vector {{ {body} }} }}"
     hold(text, lambda f: with_body(f, trim_vectors(f.body, Target(vector_bytes=8))), text)
 
 
