@@ -42,10 +42,14 @@ of the time of 6 x 4 and 4 x 4, 64 x 768 x 3072 0.83; with AVX2 nothing changes 
 BUSY = 8
 """Accumulators that keep two units busy over the four cycles that each multiply-add takes."""
 
-MASKED = 1.5
-"""Full panels that one with columns behind the last costs as much as: in a loop of its own, with masks."""
+MASKED = 1.1
+"""Time of a last panel that is not full, in that of full ones that are as wide as what is left of it: its
+results are masked."""
 MASKED_GROUPS = 2.0
-"""As many where groups of narrow integers are summed: all that its lanes do is masked."""
+"""As much where groups of narrow integers are summed: all that its lanes do is masked."""
+UNEVEN = 1.04
+"""Time of panels of which the last is not full, beyond that: it is code of its own, and threads share panels
+that take different times."""
 
 
 def most_rows(vectors: int, registers: int, *, dots: bool = False) -> int:
@@ -111,15 +115,16 @@ def ranked_panels(
         lanes: elements of a vector.
         registers: of vectors.
         most: vectors, at most.
-        masked: full panels that one with columns behind the last takes as long as.
+        masked: time of the last panel where columns are missing, in that of one of its vectors without.
     """
 
     def cost(vectors: int) -> float:
         full, left = divmod(columns, vectors * lanes)
-        panels = full + (masked if left else 0)
         many = most_rows(vectors, registers)
         tiles = (many,) if rows is None else heights(rows, vectors, registers)
-        return panels * _cover(rows or many, tiles, vectors) / (rows or many)
+        last = _cover(rows or many, tiles, -(-left // lanes)) if left else 0
+        whole = full * _cover(rows or many, tiles, vectors) + masked * last
+        return (whole * UNEVEN if left else whole) / (rows or many)
 
     fits = min(most, MAX_VECTORS, max(1, -(-columns // lanes)), max(1, (registers - 1) // 2))
     return sorted(range(1, fits + 1), key=cost)

@@ -48,6 +48,11 @@ class Bounds:
         """Return the bounds one loop further in."""
         return Bounds({**self._loops, var: (lo, extent)})
 
+    def since(self, var: Sym, first: Int) -> Bounds:
+        """Return the bounds where a loop, one of these, has come to an iteration."""
+        lo, extent = self._loops[var]
+        return Bounds({**self._loops, var: (first, lo + extent - first)})
+
     def at_least(self, e: Int, low: int) -> bool:
         """Whether `e >= low` is proved."""
         if e.value is not None:

@@ -6,6 +6,7 @@
     flatten_blocks      blocks to statements, predicates to branches
     partition_loops     full tiles apart from the last
     simplify            indices and conditions, by the ranges of loops
+    trim_vectors        vectors of which a condition lets no lane through are left out
     compact_buffers     temporaries shrink to what is touched while they live
     drop_guards         lanes that nothing reads are computed, not left out
     exact_floats        sums of a few small integers in floats, clamps after rounding
@@ -32,14 +33,16 @@ from inlay.lower.flatten_blocks import flatten_blocks
 from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
 from inlay.lower.simplify import simplify
+from inlay.lower.trim_vectors import trim_vectors
 from inlay.machine.target import Target
 
-PASSES: Mapping[str, Callable[[Stmt], Stmt]] = {
-    "flatten_blocks": flatten_blocks,
-    "partition_loops": partition_loops,
-    "simplify": simplify,
-    "compact_buffers": compact_buffers,
-    "drop_guards": drop_guards,
+PASSES: Mapping[str, Callable[[Stmt, Target], Stmt]] = {
+    "flatten_blocks": lambda s, _: flatten_blocks(s),
+    "partition_loops": lambda s, _: partition_loops(s),
+    "simplify": lambda s, _: simplify(s),
+    "trim_vectors": trim_vectors,
+    "compact_buffers": lambda s, _: compact_buffers(s),
+    "drop_guards": lambda s, _: drop_guards(s),
 }
 """In order; `place_buffers` comes last."""
 
@@ -73,7 +76,7 @@ def lower(f: LoopFunction, target: Target, hooks: Sequence[Hook] = ()) -> LoopFu
             raise unknown_name("pass of loops", hook.after, PASSES)
     body = f.body
     for name, run in PASSES.items() if f.stage is not Stage.LOWERED else ():
-        body = run(body)
+        body = run(body, target)
         for hook in hooks:
             body = hook.run(body, target) if hook.after == name else body
     if f.stage is not Stage.LOWERED:

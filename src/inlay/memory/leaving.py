@@ -6,8 +6,9 @@ the first that there is (`runtime/src/marshal.c`):
 
 * *With the block*, where that is hardly larger: the caller has some bytes more, the next call a new block.
 * *As pages*: the system moves whole pages out of the block without copying them, and the runtime's block has
-  fresh ones in their place (Linux). The next call that touches those takes about a microsecond for each, so
-  this is for results that are small beside what is computed for them.
+  fresh ones in their place (Linux). Moving takes `MOVE_NS`, and the next call that touches fresh pages
+  `PAGE_NS` for each, which is far more than copying them. So this is for results that are small beside what
+  is computed for them.
 
 Elsewhere it would be copied, beside the block as before, so it is not put there. One result of an entry is,
 the largest that may: who else refers to a block is all that the runtime looks at. None is where results are
@@ -16,11 +17,12 @@ copied anyway, or have structure (lists, options), because the runtime copies th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from inlay.arith.bounds import bounds
 from inlay.ir.expr import Function, Var
+from inlay.ir.kernel import Kernel
 from inlay.ir.types import TensorType
 from inlay.memory.activations import IN_RESULT, Activation, Storage
 from inlay.memory.choose_memories import HOST, Chosen, Known, MemoryOptions
@@ -33,6 +35,11 @@ FEWEST_BYTES = 65_536
 """Of a result that leaves as pages; `INLAY_LIFT_BYTES` of the runtime."""
 LARGEST_SHARE = 4
 """A result that leaves as pages is at most this part of the block."""
+LEAST_WORK = 40
+"""Predicted time of a call whose result leaves as pages, in the time that this takes."""
+MOVE_NS, PAGE_NS, PAGE_BYTES = 30_000, 3_000, 4_096
+"""Measured on virtual machines of servers: 64 KB, of which the product of 64 x 384 by 384 x 256 takes 47 us,
+left in 50 us."""
 SMALL_BLOCK = 16_384
 """Bytes of a block that leaves with a result."""
 
@@ -41,7 +48,12 @@ _SMALL_STORAGE, _PART = 4096, 3
 
 
 def with_result(
-    chosen: Chosen, activation: Activation, known: Known, options: MemoryOptions, called: Collection[str]
+    chosen: Chosen,
+    activation: Activation,
+    known: Known,
+    options: MemoryOptions,
+    called: Collection[str],
+    kernels: Mapping[str, Kernel],
 ) -> Chosen:
     """Return choices with a result in the block where one may be; its storage then lives to the end.
 
@@ -51,10 +63,12 @@ def with_result(
         known: of it when it begins.
         options: whether results leave as pages.
         called: functions that others of the program call.
+        kernels: of the program, which say how long they take.
     """
     if not known.is_entry or known.is_recursive or activation.name in called or HOST not in chosen.heap:
         return chosen
     own_results = _own_results(activation.function)
+    work = _least_work(activation, known, kernels)
     inside = [_buffer(s, s.end, known) for s in chosen.heap[HOST]]
     is_small = all(bounds(s.bytes, known.ranges).high is not None for s in chosen.heap[HOST])
     largest = [_buffer(s, s.end, known, least=False) for s in chosen.heap[HOST]] if is_small else []
@@ -65,7 +79,7 @@ def with_result(
             continue
         own = _buffer(storage, activation.positions, known)
         most = max_live([*largest, own]) if is_small else None
-        if leaves(own.size, max_live([*inside, own]), most, storage, options):
+        if leaves(own.size, max_live([*inside, own]), most, storage, options, work):
             fitting.append((own.size, storage))
     if not fitting:
         return chosen
@@ -104,15 +118,28 @@ def _own_results(function: Function) -> frozenset[Var]:
     return storages if len(storages) == len(stored_results(function)) else frozenset()
 
 
-def leaves(size: int, block: int, most: int | None, storage: Storage, options: MemoryOptions) -> bool:
+def leaves(
+    size: int, block: int, most: int | None, storage: Storage, options: MemoryOptions, work: int
+) -> bool:
     """Whether a result of so many bytes leaves a block of at least and at most so many without being copied.
 
     A result that is too small for pages is copied as soon as the block is much larger, whatever the sizes.
+    `work` is the predicted time of the call in nanoseconds.
     """
     is_most = most is not None and most <= SMALL_BLOCK and 3 * most <= 5 * size
     if storage.bytes.value is not None and is_most:
         return True
-    return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE
+    is_short = work < LEAST_WORK * (MOVE_NS + PAGE_NS * size // PAGE_BYTES)
+    return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE and not is_short
+
+
+def _least_work(activation: Activation, known: Known, kernels: Mapping[str, Kernel]) -> int:
+    """Return what kernels of a function are predicted to take where dims are as small as they can be."""
+    total = 0
+    for name in (x.kernel for x in activation.kernels if x.kernel in kernels):
+        time = kernels[name].cost_ns
+        total += 0 if time is None else bounds(time, known.ranges).low or 0
+    return total
 
 
 def _buffer(storage: Storage, end: int, known: Known, *, least: bool = True) -> Buffer:

@@ -195,7 +195,9 @@ def plan_module(
             if known[activation.function].is_entry:
                 activation.storages[:0] = inputs_of(activation, options)
             chosen = chooser.choose(activation, known[activation.function])
-            chosen = with_result(chosen, activation, known[activation.function], options, called)
+            chosen = with_result(
+                chosen, activation, known[activation.function], options, called, module.kernels
+            )
             placed[activation.function], plan = _plan(
                 activation, chosen, known[activation.function], sharing=sharing
             )

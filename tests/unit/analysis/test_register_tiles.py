@@ -48,7 +48,7 @@ def test_a_step_of_few_accumulators_takes_as_long_as_one_of_many() -> None:
 
 def test_panels_follow_the_columns_first() -> None:
     widths = {n: ranked_panels(n, None, *AVX512)[0] for n in (16, 24, 32, 64, 96, 112, 160, 256)}
-    assert widths == {16: 1, 24: 2, 32: 2, 64: 4, 96: 3, 112: 7, 160: 5, 256: 4}
+    assert widths == {16: 1, 24: 2, 32: 2, 64: 4, 96: 3, 112: 4, 160: 5, 256: 4}
     assert ranked_panels(512, None, *AVX2)[0] == 2
 
 

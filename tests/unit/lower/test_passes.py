@@ -21,6 +21,7 @@ from inlay.lower.lower_binds import lower_binds
 from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
 from inlay.lower.simplify import simplify
+from inlay.lower.trim_vectors import trim_vectors
 from inlay.machine.target import Target
 from tests.loop_equal import equal
 
@@ -99,6 +100,33 @@ def test_partition_branches_inside_parallel_loops() -> None:
         19,
         3,
     )
+
+
+@pytest.mark.parametrize(("vector_bytes", "extent"), [(4, 5), (16, 8), (32, 8), (64, 16)])
+def test_vectors_behind_the_last_element_are_left_out(vector_bytes: int, extent: int) -> None:
+    before = """lowered func f(x: f32[29]) -> (y: f32[29]) {
+      for o in 0..2 parallel { if [o] < [1] {
+        for i in 0..24 vector { y[24*o + i] = x[24*o + i] } } else {
+        for i in 0..24 vector { if [24*o + i] < [29] { y[24*o + i] = x[24*o + i] } } } } }"""
+    after = before.replace("0..24 vector { if", f"0..{extent} vector {{ if")
+    target = Target(vector_bytes=vector_bytes)
+    hold(before, lambda f: with_body(f, trim_vectors(f.body, target)), after, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if [i] < [3] { y[i] = x[i] } else { y[i] = 0.0:f32 }",
+        "if [i] < [3] { y[i] = x[i] } y[i] = x[i]",
+        "if [3] < [i] { y[i] = x[i] }",
+        "if [i] < [7] { y[i] = x[i] }",
+        "if [i] < [x_size] { y[i] = x[i] }",
+        "if ([i] < [9]) & (x[i] < 0.0:f32) { y[i] = x[i] } else { if [i] < [7] { y[i] = x[i] } }",
+    ],
+)
+def test_vectors_that_do_something_stay(body: str) -> None:
+    text = f"lowered func f(x: f32[8]) -> (y: f32[8]) over (x_size) {{ for i in 0..8 vector {{ {body} }} }}"
+    hold(text, lambda f: with_body(f, trim_vectors(f.body, Target(vector_bytes=8))), text)
 
 
 def test_simplify_uses_ranges() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from inlay.api import compilation, explain
 from inlay.ir.parser import parse_module
+from inlay.memory import leaving
 from inlay.memory.plan import Origin
 from inlay.ops.table import table
 from inlay.pipeline import memories
@@ -38,6 +40,14 @@ SMALL = """
 fn main(x: Tensor[1, 32, f32], z: Tensor[32, 1, f32]) { let a = sort(x); add(a.0, z) }
 entry main("x", "z") -> ("y");
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _any_work() -> Iterator[None]:
+    """Let results of quick programs leave as pages, or they would have to be slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaving, "LEAST_WORK", 0)
+        yield
 
 
 def draw(seed: int, count: int = COUNT) -> np.ndarray:
@@ -100,6 +110,13 @@ def test_results_of_open_batches_leave_for_each_size(batches: list[int], plan: s
 def test_a_result_takes_bytes_that_are_dead(monkeypatch):
     inside = planned(ONE)
     monkeypatch.setattr(memories, "lifts", lambda: False)
+    assert planned(ONE) == inside + BYTES
+
+
+@pytest.mark.skipif(not lifts(), reason="the system moves no pages")
+def test_a_result_that_is_quick_to_compute_is_no_pages(monkeypatch):
+    inside = planned(ONE)
+    monkeypatch.setattr(leaving, "LEAST_WORK", 40)
     assert planned(ONE) == inside + BYTES
 
 
