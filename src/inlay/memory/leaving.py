@@ -17,10 +17,11 @@ copied anyway, or have structure (lists, options), because the runtime copies th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from inlay.arith.bounds import bounds
+from inlay.arith.expr import Int
 from inlay.ir.expr import Function, Var
 from inlay.ir.kernel import Kernel
 from inlay.ir.types import TensorType
@@ -68,7 +69,7 @@ def with_result(
     if not known.is_entry or known.is_recursive or activation.name in called or HOST not in chosen.heap:
         return chosen
     own_results = _own_results(activation.function)
-    work = _least_work(activation, known, kernels)
+    work = predicted_ns(activation, kernels, lambda x: bounds(x, known.ranges).low or 0)
     inside = [_buffer(s, s.end, known) for s in chosen.heap[HOST]]
     is_small = all(bounds(s.bytes, known.ranges).high is not None for s in chosen.heap[HOST])
     largest = [_buffer(s, s.end, known, least=False) for s in chosen.heap[HOST]] if is_small else []
@@ -133,13 +134,18 @@ def leaves(
     return options.lifts and FEWEST_BYTES <= size <= block // LARGEST_SHARE and not is_short
 
 
-def _least_work(activation: Activation, known: Known, kernels: Mapping[str, Kernel]) -> int:
-    """Return what kernels of a function are predicted to take where dims are as small as they can be."""
-    total = 0
-    for name in (x.kernel for x in activation.kernels if x.kernel in kernels):
-        time = kernels[name].cost_ns
-        total += 0 if time is None else bounds(time, known.ranges).low or 0
-    return total
+def predicted_ns(
+    activation: Activation, kernels: Mapping[str, Kernel], value_of: Callable[[Int], int]
+) -> int:
+    """Return what the kernels that an activation calls are predicted to take, in nanoseconds.
+
+    Args:
+        activation: each kernel counts once, also where its call is in a loop.
+        kernels: of the program; what others take is not counted.
+        value_of: the value of an expression over the dims.
+    """
+    found = (kernels[x.kernel].cost_ns for x in activation.kernels if x.kernel in kernels)
+    return sum(value_of(time) for time in found if time is not None)
 
 
 def _buffer(storage: Storage, end: int, known: Known, *, least: bool = True) -> Buffer:

@@ -34,7 +34,7 @@ from inlay.lower.in_windows import Windows
 from inlay.machine.memory import PoolKind
 from inlay.memory import carry_buffers, explicit_alloc, order_for_peak, read_first, skip_copies
 from inlay.memory.choose_memories import MemoryOptions
-from inlay.memory.leaving import leaves
+from inlay.memory.leaving import leaves, predicted_ns
 from inlay.memory.lifetimes import IN_RESULT, Activation, find_lifetimes
 from inlay.memory.order_for_peak import POINTS, Sizes, sizes_at
 from inlay.memory.skip_copies import no_more, peak_of
@@ -170,7 +170,9 @@ class _Trial:
         planned = self.chooser.stored(self.name, candidate.function)
         function = planned.functions[self.name]
         found = find_lifetimes(self.name, function, planned, find_loops(function))
-        taken = [[_taken(a, sizes_at(typical, n), self.chooser.memories) for a in found] for n in POINTS]
+        each = [sizes_at(typical, n) for n in POINTS]
+        memories = self.chooser.memories
+        taken = [[_taken(a, planned.kernels, sizes, memories) for a in found] for sizes in each]
         return [sum(x[k] for x in at) for k in (0, 1) for at in taken]
 
     def one_by_one(
@@ -190,7 +192,9 @@ class _Trial:
         return best, tuple(taken)
 
 
-def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> tuple[int, int]:
+def _taken(
+    activation: Activation, kernels: Mapping[str, Kernel], sizes: Sizes, memories: MemoryOptions
+) -> tuple[int, int]:
     """Return what an activation takes at most, and how much of that leaves its block as a result.
 
     A block is there for the whole call, with what is beside it; the largest result that may is in it. What
@@ -199,12 +203,13 @@ def _taken(activation: Activation, sizes: Sizes, memories: MemoryOptions) -> tup
     inside = [s for s in activation.storages if not s.escapes]
     beside = [s for s in activation.storages if s.escapes]
     block, left = peak_of(inside, activation.positions, sizes), 0
+    work = predicted_ns(activation, kernels, sizes.of)
     is_known = all(s.bytes.value is not None for s in inside)
     results = sorted((s for s in beside if s.escapes == IN_RESULT), key=lambda s: -sizes.of(s.bytes))
     for result in results:
         whole, size = peak_of([*inside, result], activation.positions, sizes), sizes.of(result.bytes)
         most = whole if is_known else None
-        if leaves(size, whole, most, result, memories):
+        if leaves(size, whole, most, result, memories, work):
             block, left = whole, size
             beside.remove(result)
             break
