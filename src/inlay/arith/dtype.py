@@ -208,6 +208,7 @@ def _by_numpy() -> Mapping[np.dtype, DType]:
     return {n: BY_NAME[k] for k, n in _numpy_formats().items() if k != "string"}
 
 
+@functools.cache
 def _bfloat16() -> np.dtype:
     """NumPy has no bfloat16 of its own; `ml_dtypes` has, and is loaded only here."""
     import ml_dtypes

@@ -158,16 +158,23 @@ class NativeEngine:
 
     @staticmethod
     def problem_of(failure: Exception) -> InlayError | None:
-        """Return what `call` raised as an error; None where an array has no row-major memory to offer.
+        """Return what a call raised as an error; None where an array has no row-major memory to offer.
 
         The error is a `RunError` `run.*`, or `input.mismatch` where an input does not fit.
         """
+        if isinstance(failure, InlayError):
+            return failure
         return _error(failure) if isinstance(failure, _runtime.Failure) else None
 
     def call_structured(self, entry: int, inputs: Flat) -> Flat:
-        """Return the results of an entry that takes or gives structure, as `call` does."""
-        tensors = [bits_of(array) for array in inputs.tensors]
+        """Return the results of an entry that takes or gives structure.
+
+        Raises:
+            RunError: `run.*`, or `input.mismatch` where an input does not fit.
+            ValueError, BufferError, TypeError: an array has no row-major memory to offer.
+        """
         codes = bytes(map(_code, inputs.tensors))
+        tensors = map(bits_of, inputs.tensors) if any(codes) else inputs.tensors
         counts = np.array(inputs.counts, np.int64).tobytes()
         try:
             results, lengths = self._executable.call_structured(entry, counts, codes, *tensors)

@@ -1,7 +1,7 @@
 """Lists, options and tuples at the border of the machine: Python values, flat form, slots.
 
 The flat form is tensors and counts in the order that `bytecode/spec.py` defines. `to_flat` makes it of
-arrays that the binder has put into the structure of their specs, `from_flat` is its inverse, and
+arrays in the structure of their specs, `from_flat` is its inverse, and
 `to_slots`, `from_slots` are the border of the reference interpreter; `runtime/src/structure.c` is that
 of the C runtime.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias, assert_never, cast
 
 import numpy as np
@@ -54,9 +55,19 @@ def _mapped(
             assert_never(spec)
 
 
+class Unfit(Exception):
+    """A value has not the structure of its spec, or an array is missing; the binder says which."""
+
+
 def to_flat(specs: Sequence[Spec], values: Sequence[Structure]) -> Flat:
-    """Return values that fit their specs in flat form."""
+    """Return values in flat form; element types and shapes of arrays are not looked at.
+
+    Raises:
+        Unfit: a value is not what its spec is in Python.
+    """
     flat = Flat()
+    if len(specs) != len(values):
+        raise Unfit
     _flatten(specs, values, flat)
     return flat
 
@@ -67,9 +78,22 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
         _flatten_leaves(spec, value, flat, parts)
     for part, value in parts:
         elements = value if isinstance(part, ListSpec) else [] if value is None else [value]
-        flat.counts.append(len(elements))
-        for element in elements:
-            _flatten([part.element.spec], [element], flat)
+        if not isinstance(elements, (list, tuple)):
+            raise Unfit
+        items = cast("Sequence[Structure]", elements)
+        flat.counts.append(len(items))
+        inner = part.element.spec
+        if isinstance(inner, TensorSpec):  # most often
+            flat.tensors.extend(map(_array, items))
+        else:
+            for item in items:
+                _flatten([inner], [item], flat)
+
+
+def _array(value: Structure) -> np.ndarray:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise Unfit
+    return np.asarray(value)
 
 
 def _flatten_leaves(
@@ -77,9 +101,11 @@ def _flatten_leaves(
 ) -> None:
     match spec:
         case TensorSpec():
-            flat.tensors.append(value)
+            flat.tensors.append(_array(value))
         case TupleSpec(fields=fields):
-            for f, v in zip(fields, value, strict=True):
+            if not isinstance(value, tuple) or len(cast("tuple[Structure, ...]", value)) != len(fields):
+                raise Unfit
+            for f, v in zip(fields, cast("tuple[Structure, ...]", value), strict=True):
                 _flatten_leaves(f, v, flat, parts)
         case ListSpec() | OptionSpec():
             parts.append((spec, value))
@@ -120,6 +146,8 @@ def _with_parts(
         case TupleSpec(fields=fields):
             pairs = zip(fields, made, strict=True)
             return tuple(_with_parts(f, m, tensors, counts) for f, m in pairs)
+        case ListSpec(element=element) if isinstance(element.spec, TensorSpec):  # most often
+            return list(islice(tensors, next(counts)))
         case ListSpec(element=element) | OptionSpec(element=element):
             inner = [_unflatten([element.spec], tensors, counts)[0] for _ in range(next(counts))]
             return inner if isinstance(spec, ListSpec) else inner[0] if inner else None
