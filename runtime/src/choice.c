@@ -3,8 +3,9 @@
  * What two threads gain depends on kernels, sizes, memory and on who else uses the processors; the
  * time of a call tells it. Each activation keeps for each entry what calls took, in either way, over
  * what their kernels were predicted to take, so that calls of other sizes compare. Both are tried a
- * few times, then the faster one is taken; parallel mode has to save a sixteenth, for it keeps more
- * processors busy. Now and then the other one is tried again.
+ * few times in a row, for threads that have slept take as long to wake as a short call does; then the faster
+ * one is taken. Parallel mode has to save a sixteenth, for it keeps more processors busy. Now and then the
+ * other one is tried again.
  *
  * A rate is the least that was seen: other programs make a call longer, never shorter. It forgets
  * slowly, towards what is seen. Values do not depend on the choice, only when kernels run. */
@@ -13,7 +14,7 @@
 #include <string.h>
 
 #define TRIES 3u
-#define AGAIN 64u
+#define AGAIN 128u
 #define SCALE 1024
 
 enum { SEQUENTIAL, PARALLEL };
@@ -36,9 +37,9 @@ void inlay_choice_close(inlay_activation_t *m)
 static uint32_t choose(const inlay_choice_t *choice)
 {
     uint32_t calls = choice->calls[SEQUENTIAL] + choice->calls[PARALLEL], best;
-    if (calls < 2 * TRIES) return calls % 2 ? SEQUENTIAL : PARALLEL;
+    if (calls < 2 * TRIES) return calls < TRIES ? SEQUENTIAL : PARALLEL;
     best = choice->rates[PARALLEL] < choice->rates[SEQUENTIAL] / 16 * 15 ? PARALLEL : SEQUENTIAL;
-    return calls % AGAIN ? best : 1 - best;
+    return calls % AGAIN < TRIES ? 1 - best : best;
 }
 
 int64_t inlay_choice_begin(inlay_activation_t *m, uint32_t entry)

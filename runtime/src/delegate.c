@@ -265,6 +265,8 @@ void inlay_delegate_end(inlay_activation_t *m, inlay_task_t *task)
     d->task = NULL;
     m->steps += d->activation->steps;
     d->activation->steps = 0;
+    /* What the mode of calls is chosen by is time over predicted work: also over what was done here (choice.c). */
+    if (d->activation->issuer.work < INT64_MAX - m->issuer.work) m->issuer.work += d->activation->issuer.work;
     if (d->status == INLAY_OK) {
         learn(time_of(m, task), d->ns);
         task->has_returned = (uint32_t)take_results(m, d, task);
@@ -332,6 +334,7 @@ int inlay_delegate_begin(inlay_activation_t *m)
     d = find(m);
     if (!d || !put_arguments(m, d, task, time)) return 0;
     begin_count(m, d);
+    d->activation->issuer.work = 0;
     d->task = task;
     d->function = (uint32_t)(task->callee - m->module->functions);
     d->status = INLAY_CANCELLED; /* unless it is run */
