@@ -18,7 +18,7 @@ from __future__ import annotations
 
 TRANSFORM = 24
 FLOAT_TRANSFORM = 10
-LOAD = 30
+LOAD = 12
 NEAR_TILES, FAR_TILES = 10, 40
 """In a block, at least: each weight is loaded once for so many, from the second cache or from beyond."""
 FEWEST_BLOCKS = 4
@@ -69,10 +69,14 @@ def float_lines(
         cache_bytes: size of the last cache; 0 where there is none.
     """
     found = _lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes, cache_bytes=cache_bytes)
-    if found is not None or images is not None:
+    if images is not None:
         return found
     alone = _lines(rows, columns, c, oc, images=1, l2_bytes=l2_bytes, cache_bytes=cache_bytes)
-    return alone if alone == -(-rows // _TILE) else None
+    whole = [alone] if alone == -(-rows // _TILE) else []
+    options = [n for n in (found, *whole) if n is not None]
+    return max(
+        options, key=lambda n: float_gain(rows, columns, c, oc, n, images=1, l2_bytes=l2_bytes), default=None
+    )
 
 
 FEWEST_CHANNELS = 16

@@ -70,7 +70,9 @@ def test_blocks_are_small_but_an_image_of_few_lines_is_one():
 
 def test_weights_that_are_far_have_to_pay_for_being_more():
     assert lines(8, 64) is not None
-    assert lines(7, 512) is None
+    assert lines(7, 512) == 4, "each weight is loaded once, for 16 tiles"
+    assert lines(5, 512) is None, "for 9 tiles"
+    assert lines(4, 256) is None
     assert lines(7, 512, images=16) is None, "each image loads all of them"
     assert lines(14, 256, images=16) is not None
 
