@@ -169,3 +169,54 @@ def torch_call(
             return [x.numpy() for tree in lists for x in node(tree, len(tree[0]) - 1)]
 
     return call
+
+
+def _levels(left: Sequence[int], right: Sequence[int]) -> list[list[int]]:
+    """Return the nodes of each height, leaves first; children come before parents."""
+    heights: list[int] = []
+    for a, b in zip(left, right, strict=True):
+        below = [heights[child] for child in (a, b) if child >= 0]
+        heights.append(1 + max(below, default=-1))
+    return [[i for i, height in enumerate(heights) if height == k] for k in range(max(heights) + 1)]
+
+
+def torch_levels_call(
+    forest: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], w: Weights
+) -> Callable[[], Sequence[np.ndarray]] | str:
+    """Return a call that runs all nodes of a height as one batch in PyTorch, on one thread.
+
+    Which nodes those are is worked out before anything is timed.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return "not installed"
+    import torch
+
+    torch.set_num_threads(1)
+    words, leaf, leaf_bias, inner, inner_bias = (
+        torch.from_numpy(getattr(w, name)) for name in w.__dataclass_fields__
+    )
+    tokens, left, right, roots = forest
+    nothing, width = len(tokens), leaf.shape[1] // 3
+    leaves, *above = [torch.tensor(x) for x in _levels(left.tolist(), right.tolist())]
+    kinds = torch.from_numpy(tokens)[leaves]
+    children = [
+        (level, *(torch.from_numpy(np.where(x < 0, nothing, x))[level] for x in (left, right)))
+        for level in above
+    ]
+    ends = torch.from_numpy(roots)
+
+    def call() -> Sequence[np.ndarray]:
+        with torch.no_grad():
+            h, c = torch.zeros(nothing + 1, width), torch.zeros(nothing + 1, width)
+            up, out, new = torch.addmm(leaf_bias, words[kinds], leaf).chunk(3, 1)
+            state = torch.sigmoid(up) * torch.tanh(new)
+            c[leaves], h[leaves] = state, torch.sigmoid(out) * torch.tanh(state)
+            for level, a, b in children:
+                gates = torch.addmm(inner_bias, torch.cat((h[a], h[b]), 1), inner)
+                up, first, second, out, new = gates.chunk(5, 1)
+                kept = torch.sigmoid(first) * c[a] + torch.sigmoid(second) * c[b]
+                state = torch.sigmoid(up) * torch.tanh(new) + kept
+                c[level], h[level] = state, torch.sigmoid(out) * torch.tanh(state)
+            return [h[ends].unsqueeze(1).numpy()]
+
+    return call
