@@ -36,6 +36,7 @@ from inlay.memory.plan import Sharing
 from inlay.memory.plan_memory import BlockOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
+from inlay.pipeline.batches import LEAST_SHARED
 from inlay.pipeline.budgets import budget_of
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import apart, runnable
@@ -178,7 +179,13 @@ def _packing(
         return tuned.of_product(key) if _is_host(board, device) else NO_CHOICE
 
     time = partial(_products_ns, board, options.calibration, threads)
-    return PackOptions(_packed(board, targets), time=time, bf16=options.precision == "bf16", choice=choice)
+    return PackOptions(
+        _packed(board, targets),
+        time=time,
+        bf16=options.precision == "bf16",
+        choice=choice,
+        shared=LEAST_SHARED if options.batch else None,
+    )
 
 
 def _is_host(board: Board, device: str) -> bool:

@@ -128,6 +128,7 @@ class PackOptions:
         bf16: whether products of bf16 may be added by an instruction that takes numbers below 2^-126 for 0.
         choice: gives answers to what a product leaves open, by its device and its key.
         packed: is told each product whose weights are packed.
+        shared: bytes of weights from which on calls of a row each may run as one; None where none do.
     """
 
     targets: Callable[[str], Target | None] = _same
@@ -138,6 +139,14 @@ class PackOptions:
     bf16: bool = False
     choice: Callable[[str, str], Choice] = _by_estimates
     packed: Callable[[PackedProduct], None] | None = None
+    shared: int | None = None
+
+    def rows(self, product: Product) -> int | None:
+        """Return the rows of a line of a product; None where they are not known, or several calls' rows."""
+        assert isinstance(product.call.type, TensorType), "contractions have one result"
+        rows = rows_of_line(product.call.type.shape[:-1])
+        may_be_many = self.shared is not None and product.array.nbytes >= self.shared
+        return None if rows == 1 and may_be_many else rows
 
     def pairs(self, target: Target) -> DotProduct | None:
         """Return the kind of instruction that adds products of bf16 on a device, where it may be taken."""
@@ -273,9 +282,8 @@ def packing_of(product: Product, target: Target, forms: Forms, asked: Asked) -> 
     """Return how weights are packed for a device, None where they are not; `asked` answers what is open."""
     *_, columns = product.array.shape
     terms = product.array.size // columns
-    assert isinstance(product.call.type, TensorType), "contractions have one result"
     assert isinstance(product.x.type, TensorType), "contractions have tensors for operands"
-    rows = rows_of_line(product.call.type.shape[:-1])
+    rows = forms.options.rows(product)
     window = _window(product.conv)
     if not product.name.endswith("integer"):
         if len(product.x.type.shape) < 2 or (product.conv is not None and product.conv.groups > 1):

@@ -33,7 +33,7 @@ place by all columns of a group, which is a contiguous load and a shuffle.
 
 **Sizes** follow from the machine: `analysis/register_tiles.py` says which tiles take the fewest
 instructions. The packing chose how wide a panel is; here a number of rows that is known is covered by
-at most two sizes of tiles, a symbol by a cascade (6, 4, 1).
+at most two sizes of tiles, a symbol by a cascade (6, 3, 2, 1).
 """
 
 from __future__ import annotations

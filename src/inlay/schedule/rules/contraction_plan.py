@@ -66,7 +66,7 @@ def tile_options(
     if rows is not None:
         return list(ranked_heights(rows, vectors, registers, dots=dots))
     most = most_rows(vectors, registers)
-    return [tuple(sorted({n, min(4, n), 1}, reverse=True)) for n in range(most, 0, -1)]
+    return [tuple(dict.fromkeys(min(k, n) for k in (n, 3, 2, 1))) for n in range(most, 0, -1)]
 
 
 def row_tiles(s: Schedule, block: str, options: list[tuple[int, ...]]) -> tuple[int, ...]:
