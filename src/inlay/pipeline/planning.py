@@ -36,7 +36,7 @@ from inlay.memory.plan import Sharing
 from inlay.memory.plan_memory import BlockOptions
 from inlay.ops.table import OperatorTable, table
 from inlay.passes.contract import PassContext
-from inlay.pipeline.batches import LEAST_SHARED
+from inlay.pipeline import batches
 from inlay.pipeline.budgets import budget_of
 from inlay.pipeline.detect import find_detected
 from inlay.pipeline.devices import apart, runnable
@@ -184,7 +184,7 @@ def _packing(
         time=time,
         bf16=options.precision == "bf16",
         choice=choice,
-        shared=LEAST_SHARED if options.batch else None,
+        shared=batches.LEAST_SHARED if options.batch else None,
     )
 
 

@@ -122,10 +122,11 @@ def test_modes_give_the_same_bits(tmp_path: Path, threads: int) -> None:
     modes = [("sequential", 0), (None, 0), ("parallel", 0), *(("replay", s) for s in range(4))]
     engines = [
         inlay.load_executable(
-            file, settings=Settings(threads=threads, mode=mode, seed=seed, hand_off_ns=limit)
+            file, settings=Settings(threads=threads, mode=mode, seed=seed, hand_off_ns=limit, races=watched)
         )
         for mode, seed in modes
         for limit in (0, 10_000)
+        for watched in (False, True)  # the race detector looks at what a batch reads as well
     ]
     for depth in (0, 1, 4, 7):
         first, *others = [
