@@ -3,7 +3,9 @@
 Each function has a tensor of its own and writes through overlapping views of it; it reads those and
 what it was given. Calls are tasks, in chains and nested; what they get is overwritten behind them.
 Integers are read from tensors, decide branches, and are returned. Now and then a kernel fails. With
-cells, functions have one of their own or that of their caller, and write and read it.
+cells, functions have one of their own or that of their caller, and write and read it. With closures, some
+calls are of closures that hold arguments, and what calls gave goes through lists before it is read; neither
+holds what is written in place, as no program that is compiled has it so.
 """
 
 from __future__ import annotations
@@ -48,9 +50,10 @@ CALLBACKS = {"mix": mix, "move": move}
 class FlowGenerator:
     """Writes one program x: i64[3] -> two tensors."""
 
-    def __init__(self, seed: int, *, cells: bool = False) -> None:
+    def __init__(self, seed: int, *, cells: bool = False, closures: bool = False) -> None:
         self.random = random.Random(seed)
         self.cells = cells
+        self.closures = closures
         self.program = ProgramBuilder()
         read, write, both = AccessCode.READ, AccessCode.WRITE, AccessCode.READ_WRITE
         self.kernels = [
@@ -76,11 +79,16 @@ class FlowGenerator:
 
 
 class _Body:
-    """Writes a function: slot numbers of what may be read, of what may be written, of integers."""
+    """Writes a function: slot numbers of what may be read, of what may be written, of integers.
+
+    Of what is read, some is `kept`: nobody writes it. `lists` are slots of lists with their lengths.
+    """
 
     def __init__(self, g: FlowGenerator, f: FunctionBuilder, index: int) -> None:
         self.g, self.f, self.index, self.random = g, f, index, g.random
         self.readable, self.writable, self.integers = [0], [], []
+        self.kept: list[int] = []
+        self.lists: list[tuple[int, int]] = []
         self.cell = 2 if Kind.CELL in f.params else -1
         if index >= 0:
             self.integers.append(1)
@@ -123,6 +131,10 @@ class _Body:
             choices.append(self.branch)
         if self.cell >= 0:
             choices += [self.write_cell, self.read_cell]
+        if self.g.closures and self.kept:
+            choices.append(self.join)
+        if any(length for _, length in self.lists):
+            choices += [self.first, self.rest]
         self.random.choice(choices)()
 
     def number(self) -> None:
@@ -155,14 +167,62 @@ class _Body:
 
     def spawn(self) -> None:
         f = self.f
-        f.emit("COPY", self.random.choice(self.readable))
-        self.number()
-        callee = self.random.choice(self.g.functions[self.index + 1 :])
-        if Kind.CELL in callee.params:
-            f.emit("COPY", self.cell)
-        f.emit("SPAWN", callee)
+        if self.g.closures and self.random.random() < 0.5:
+            self.spawn_closure()
+        else:
+            f.emit("COPY", self.random.choice(self.readable))
+            self.number()
+            callee = self.random.choice(self.g.functions[self.index + 1 :])
+            if Kind.CELL in callee.params:
+                f.emit("COPY", self.cell)
+            f.emit("SPAWN", callee)
         self.integers.append(f.depth - 2)
         self.readable.append(f.depth - 1)
+        self.kept.append(f.depth - 1)
+
+    def spawn_closure(self) -> None:
+        """Call a closure that holds one argument, or more."""
+        f = self.f
+        callee = self.random.choice(self.g.functions[self.index + 1 :])
+        held = self.random.randint(1, len(callee.params))
+        arguments = (self.keep, self.number, lambda: f.emit("COPY", self.cell))
+        for position, argument in enumerate(arguments[: len(callee.params)], 1):
+            argument()
+            if position == held:
+                f.emit("CLOSURE", callee, held)
+        f.emit("SPAWN_CLOSURE", len(callee.params) - held, 2)
+
+    def keep(self) -> None:
+        """Push a tensor that nobody writes."""
+        if self.kept:
+            self.f.emit("COPY", self.random.choice(self.kept))
+        else:
+            self.f.emit("COPY", self.random.choice(self.readable)), self.f.emit("OWN")
+
+    def join(self) -> None:
+        """Push a list: another one, or none, with a tensor in front."""
+        f = self.f
+        f.emit("COPY", self.random.choice(self.kept))
+        slot, length = self.random.choice([(-1, 0), *self.lists])
+        if slot < 0:
+            f.emit("CONSTRUCT", 0, 0)
+        else:
+            f.emit("COPY", slot)
+        f.emit("CONSTRUCT", 1, 2)
+        self.lists.append((f.depth - 1, length + 1))
+
+    def first(self) -> None:
+        """Push the first tensor of a list."""
+        slot, _ = self.random.choice([x for x in self.lists if x[1]])
+        self.f.emit("COPY", slot), self.f.emit("FIELD", 0)
+        self.readable.append(self.f.depth - 1)
+        self.kept.append(self.f.depth - 1)
+
+    def rest(self) -> None:
+        """Push what follows the first tensor of a list."""
+        slot, length = self.random.choice([x for x in self.lists if x[1]])
+        self.f.emit("COPY", slot), self.f.emit("FIELD", 1)
+        self.lists.append((self.f.depth - 1, length - 1))
 
     def write_cell(self) -> None:
         self.f.emit("COPY", self.cell)

@@ -12,6 +12,7 @@ from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
+from tests.unit.bytecode.disasm import listing
 from tests.unit.runtime.generate_flow import CALLBACKS, BrokenError, FlowGenerator
 from tests.unit.runtime.programs import spec
 
@@ -27,16 +28,21 @@ def outcome(exe):
     return tuple(r.tobytes() for r in results)
 
 
-def compare(seed: int) -> str:
-    program = FlowGenerator(seed, cells=seed % 2 == 1).program_of()
+def compare(seed: int, calls: int = 2) -> str:
+    """Hold a drawn program in all modes against the reference interpreter; say how it ended."""
+    program = FlowGenerator(seed, cells=seed % 2 == 1, closures=seed % 4 > 1).program_of()
     reference = outcome(executable_of(program, engine="python", callbacks=CALLBACKS))
-    settings = [Settings(), Settings(threads=2, mode="parallel")]
-    settings += [Settings(mode="replay", seed=seed) for seed in range(3)]
-    for mode in settings:
+    modes = (
+        Settings(),
+        Settings(threads=2, mode="parallel", hand_off_ns=0),  # whole calls on other threads
+        Settings(threads=2, mode="parallel", races=True),
+        *(Settings(mode="replay", seed=seed + k, races=True) for k in range(calls)),
+    )
+    for mode in modes:
         exe = executable_of(program, callbacks=CALLBACKS, settings=mode)
-        for _ in range(2):
-            assert outcome(exe) == reference, (seed, mode)
-            assert exe.live_objects() == 0, (seed, mode)
+        for _ in range(calls):
+            assert outcome(exe) == reference, (seed, mode, listing(program))
+            assert exe.live_objects() == 0, (seed, mode, listing(program))
     return reference[0] if isinstance(reference[0], str) else "ok"
 
 
@@ -49,9 +55,10 @@ def test_modes_agree_on_what_is_pending(block):
 
 
 @pytest.mark.slow
-def test_modes_agree_on_what_is_pending_more():
-    for seed in range(10_000, 12_000):
-        compare(seed)
+@pytest.mark.parametrize("block", range(18))  # with those of test_task_laws, 100,000 programs
+def test_modes_agree_on_what_is_pending_more(block):
+    for seed in range(10_000 + 5000 * block, 15_000 + 5000 * block):
+        compare(seed, calls=1)
 
 
 def test_programs_survive_the_container():
