@@ -14,9 +14,10 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.machine.target import baseline
 from inlay.ops.matmul import product
+from inlay.schedule.primitives.cache_read import cache_read
 from inlay.schedule.rules.contraction import contraction
-from inlay.schedule.state import Schedule
-from tests.unit.schedule.programs import dim, hold_law
+from inlay.schedule.state import Illegal, Schedule
+from tests.unit.schedule.programs import dim, elementwise, hold_law
 
 SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64)
 """Four lanes, and a first cache that nothing fits."""
@@ -79,3 +80,11 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     contraction(s, SMALL)
     lowered = hold_law(f, s)
     assert ("parallel" in print_function(lowered)) == (rows != 97), "97 rows have no equal blocks"
+
+
+def test_what_is_read_only_behind_a_condition_is_not_copied() -> None:
+    """Behind the last column the first copy reads nothing, and neither may the second one."""
+    s = Schedule(elementwise(3, 5))
+    first = cache_read(s, s.block_names()[0], "x", 2)
+    with pytest.raises(Illegal, match="only where a condition holds"):
+        cache_read(s, first, "x", 4)

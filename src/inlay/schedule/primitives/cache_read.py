@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from inlay.arith.expr import Int, Sym, ceildiv, floordiv, fresh, lit, mod, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.scalar import Lit, Load, Scalar, Select
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
-from inlay.loop.walk import Rewrite, loads_of, seq
+from inlay.loop.walk import Rewrite, loads_of, own_scalars, scalars_below, seq, stmts_below
 from inlay.schedule.primitives.split import less
 from inlay.schedule.state import Schedule, illegal, outermost_loop, primitive
 
@@ -98,7 +100,19 @@ def _reads(old: Block, source: Buffer) -> tuple[tuple[Int, ...], BlockIter]:
         raise illegal("kind", f"found {source.name} not read along the last axis of {old.name}")
     if not read <= {i.sym for i in old.iters}:
         raise illegal("kind", f"found {source.name} read by {old.name} at more than its iters")
+    if any(x.buffer is source for x in _chosen_loads(old)):
+        raise illegal("kind", f"found {source.name} read by {old.name} only where a condition holds")
     return indices, column
+
+
+def _chosen_loads(block: Block) -> Iterator[Load]:
+    """Yield loads of which a condition decides whether they are made: what they read may not be there."""
+    for stmt in stmts_below(block):
+        for value in own_scalars(stmt):
+            for x in scalars_below(value):
+                if isinstance(x, Select):
+                    for side in (x.then, x.otherwise):
+                        yield from (y for y in scalars_below(side) if isinstance(y, Load))
 
 
 def _reading(old: Block, rewrite: Rewrite) -> Block:
