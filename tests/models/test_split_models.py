@@ -73,11 +73,12 @@ DEVICES = {"host_two": "cpu1", "small_and_fast": "cpu1", "opencl": "cl0", "openc
 
 @dataclass
 class Model:
-    """A model, the runs that are stored, and how two sets of outputs are compared."""
+    """A model, the runs that are stored, how two sets of outputs are compared, and the sizes to plan for."""
 
     path: Path
     runs: list[Run]
     check: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], None]
+    typical: tuple[str, ...] = ()
 
     @functools.cached_property
     def alone(self) -> list[dict[str, np.ndarray]]:
@@ -117,7 +118,9 @@ def models(tmp_path_factory) -> Callable[[str], Model]:
         if name == "minilm":
             return sentence_model(folder / "minilm.onnx")
         case = model_case(name)
-        return Model(case.model, case.runs(), case.check)
+        # One window of speech takes as long as its weights are read: no device is faster at that.
+        typical = ("batch=64",) if name == "silero_vad_16k" else ()
+        return Model(case.model, case.runs(), case.check, typical)
 
     return find
 
@@ -147,21 +150,23 @@ CASES = [
     case("ultraface_rfb320", "opencl", "relu=DEVICE"),
     case("ultraface_rfb320", "opencl_as_said"),
     case("minilm", "host_two", *PRODUCTS),
-    case("minilm", "host_two"),
+    case("minilm", "small_and_fast"),
     case("minilm", "opencl", *PRODUCTS),
     case("minilm", "opencl_as_said"),
 ]
 
 
-def split(path: Path, board: str, said: Sequence[str], folder: Path, *, plan: str = "serial") -> Program:
+def split(model: Model, board: str, said: Sequence[str], folder: Path, *, plan: str = "serial") -> Program:
     """Compile; both devices have kernels, and values move between them."""
     pins = [p.replace("HOST", HOSTS[board]).replace("DEVICE", DEVICES[board]) for p in said]
     if board in WRITTEN:
         text, board = WRITTEN[board], str(folder / f"{board}.toml")
         Path(board).write_text(text)
-    options = {"pins": tuple(pins), "plan": plan, "cache": "none"}
+    options = {"pins": tuple(pins), "plan": plan, "cache": "none", "typical": model.typical}
     # In floats where nobody says what is where: a device without bytes has a part of those only.
-    program = compilation(inlay.load(path), board=board, threads=1, exact_qdq=not pins, **options).program
+    program = compilation(
+        inlay.load(model.path), board=board, threads=1, exact_qdq=not pins, **options
+    ).program
     bodies = {type(k.body) for k in program.kernels}
     assert {ImageBody, DeviceBody, CopyBody} <= bodies
     return program
@@ -180,7 +185,7 @@ def loaded(program: Program, settings: Settings) -> Executable:
 @pytest.mark.parametrize(("name", "board", "pins"), CASES)
 def test_models(models, name, board, pins, tmp_path):
     model = models(name)
-    program = split(model.path, board, pins, tmp_path)
+    program = split(model, board, pins, tmp_path)
     for mode in ("sequential", "parallel"):
         exe = loaded(program, Settings(threads=2, mode=mode))
         for run, alone in zip(model.runs, model.alone, strict=True):
@@ -197,7 +202,7 @@ def test_models(models, name, board, pins, tmp_path):
 @pytest.mark.parametrize("board", ["host_two", "opencl"])
 def test_copies_beside_kernels(models, board, tmp_path):
     """While the device computes one product, the result of another one leaves."""
-    program = split(models("minilm").path, board, PRODUCTS, tmp_path, plan="parallel")
+    program = split(models("minilm"), board, PRODUCTS, tmp_path, plan="parallel")
     exe = loaded(program, Settings(threads=2, mode="parallel", trace=True))
     for _ in range(20):
         for run in models("minilm").runs:
