@@ -56,7 +56,7 @@ from inlay.runtime.sessions import Session, chosen_state
 from inlay.runtime.state import State, first_values, states_of
 from inlay.runtime.streams import opened_kept
 from inlay.runtime.strings import Strings, has_strings
-from inlay.runtime.structure import Structure, Unfit, from_flat, to_flat
+from inlay.runtime.structure import Structure
 from inlay.runtime.trace import Event
 from inlay.runtime.usage import Usage
 
@@ -388,9 +388,7 @@ class Executable:
                 if self._is_flat[index]:
                     return engine.call(index, *arrays)
                 if self._strings is None:
-                    return self._run_natively(engine, index, arrays)
-            except Unfit:
-                pass
+                    return engine.call_values(index, self.entries[index], arrays)
             except (*NOT_DONE, RunError) as failure:
                 self._check(engine, failure)
         return self._bound(index, arrays)
@@ -424,15 +422,10 @@ class Executable:
         if isinstance(engine, ReferenceEngine):
             return limited(bytearray(1), 0, lambda: engine.call(index, bound), inside=True)
         try:
-            return self._run_natively(engine, index, bound)
+            return engine.call_values(index, self.entries[index], bound)
         except RunError as problem:
             self._note(engine, problem)
             raise
-
-    def _run_natively(self, engine: NativeEngine, index: int, inputs: Sequence[Structure]) -> list[Structure]:
-        """Run an entry that takes or gives structure; `Unfit` where the inputs have not that structure."""
-        entry = self.entries[index]
-        return from_flat(entry.outputs, engine.call_structured(index, to_flat(entry.inputs, inputs)))
 
     def _opened(self) -> NativeEngine | ReferenceEngine:
         """Return the engine; another one where a device of it was lost."""

@@ -55,7 +55,7 @@ def _mapped(
             assert_never(spec)
 
 
-class Unfit(Exception):
+class Unfit(ValueError):
     """A value has not the structure of its spec, or an array is missing; the binder says which."""
 
 
@@ -93,7 +93,7 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
 def _array(value: Structure) -> np.ndarray:
     if not isinstance(value, (np.ndarray, np.generic)):
         raise Unfit
-    return np.asarray(value)
+    return np.asarray(cast("Any", value))
 
 
 def _flatten_leaves(
