@@ -34,7 +34,7 @@ from typing import IO, Any, Literal, cast
 from inlay.base.diagnostics import InlayError, RunError, error, printable
 from inlay.base.files import writing
 from inlay.base.metadata import Metadata
-from inlay.bytecode.container import Container
+from inlay.bytecode.container import Container, sealed
 from inlay.bytecode.program import Entry, HostBody, Kernel, Program
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
@@ -329,7 +329,7 @@ class Executable:
             OSError: the file cannot be written; what was there is still there.
         """
         with writing(Path(path), inputs=self._made_from) as stream:
-            stream.write(self._container.buffer)
+            stream.writelines(sealed(self._container))
 
     def events(self) -> list[Event]:
         """Return what happened in runs since this was asked last, if `Settings.trace` is set; see
@@ -560,7 +560,7 @@ def executable_of(
     made_from: Sequence[str] = (),
 ) -> Executable:
     """Return a program as an executable, without a file; it is not saved over what it was made from."""
-    memory = in_memory(list(chunks(program)))
+    memory = in_memory(list(chunks(program, seals=False)))
     return Executable(
         memory,
         settings=chosen_settings(settings, threads, mode, seed),
