@@ -34,7 +34,7 @@ from typing import IO, Any, Literal, cast
 from inlay.base.diagnostics import InlayError, RunError, error, printable
 from inlay.base.files import writing
 from inlay.base.metadata import Metadata
-from inlay.bytecode.container import Container, sealed
+from inlay.bytecode.container import Buffer, Container, sealed
 from inlay.bytecode.program import Entry, HostBody, Kernel, Program
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
@@ -547,7 +547,7 @@ def load_executable(
 
 
 def executable_of(
-    program: Program,
+    program: Program | list[Buffer],
     *,
     threads: int | None = None,
     mode: Mode | None = None,
@@ -559,10 +559,9 @@ def executable_of(
     settings: Settings | None = None,
     made_from: Sequence[str] = (),
 ) -> Executable:
-    """Return a program as an executable, without a file; it is not saved over what it was made from."""
-    memory = in_memory(list(chunks(program, seals=False)))
+    """Return a program, or the pieces of its file (taken off their list), as an executable without a file."""
     return Executable(
-        memory,
+        in_memory(program if isinstance(program, list) else list(chunks(program, seals=False))),
         settings=chosen_settings(settings, threads, mode, seed),
         chose_threads=threads is not None,
         engine=engine,
