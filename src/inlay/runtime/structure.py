@@ -91,9 +91,11 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
 
 
 def _array(value: Structure) -> np.ndarray:
-    if not isinstance(value, (np.ndarray, np.generic)):
-        raise Unfit
-    return np.asarray(cast("Any", value))
+    if isinstance(value, np.ndarray):  # or `Handles`, which says that its integers are strings
+        return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    raise Unfit
 
 
 def _flatten_leaves(
