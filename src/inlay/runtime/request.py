@@ -168,6 +168,7 @@ class Request(Future[Outputs]):
         if self._after is not None:
             self._after(self._has_outputs)
         self._settle(end)
+        del end  # a failure refers to this frame: together they would wait for the garbage collector
 
     def _attend(self) -> None:
         """Before waiting: a thread inside a call does what nobody has begun, or could wait for ever."""
