@@ -44,7 +44,8 @@ def test_each_end_is_told() -> None:
         with pytest.raises(KeyError, match="why"):
             await waiter_of(failed)
         given_up: Future[int] = Future()
-        given_up.cancel()
+        assert given_up.cancel()
+        assert not given_up.set_running_or_notify_cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter_of(given_up)
         source: Future[int] = Future()
@@ -52,6 +53,7 @@ def test_each_end_is_told() -> None:
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter
+        await asyncio.sleep(0)
         assert source.cancelled()
 
     asyncio.run(ask())
