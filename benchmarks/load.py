@@ -15,7 +15,8 @@ each within a limit of time, with a bounded queue. Checked and printed, with 1 a
 5. outputs are equal to those of running alone, bit by bit.
 
 Lateness is told twice: until the request has ended, by whichever thread, and until the loop of `asyncio` that
-awaits it was told. On a loaded machine the second waits for a processor as well; the load is printed.
+awaits it was told. On a loaded machine all wait for processors: how late a process of its own wakes that only
+sleeps is printed beside it, and the load. Nothing in a process can be told sooner than that.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ import argparse
 import asyncio
 import collections
 import gc
+import multiprocessing
 import os
 import tempfile
 import time
 from dataclasses import dataclass, field
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +181,16 @@ def _inputs(executable: Executable) -> list[Inputs]:
     return given
 
 
+def _sleep(end: Event) -> None:
+    """Print how late a process wakes that only sleeps, until it is to end."""
+    delays = Delays()
+    while not end.is_set():
+        begun = time.perf_counter()
+        time.sleep(0.002)
+        delays.note(time.perf_counter() - begun - 0.002)
+    print(f"a process that only sleeps wakes late: {delays}", flush=True)
+
+
 def checks(seen: Seen, limit: float) -> dict[str, tuple[bool, str]]:
     """Return the five properties: whether each is so, and the figures that say it."""
     lost = seen.offered - sum(seen.ends.values())
@@ -221,9 +234,15 @@ def main() -> int:
         # One collection of what compiling leaves in the process holds all its threads for 60 to 80 ms.
         gc.collect()
         gc.freeze()
+        processes = multiprocessing.get_context("spawn")
+        end = processes.Event()
+        sleeper = processes.Process(target=_sleep, args=(end,))
+        sleeper.start()
         cpu, wall = time.process_time(), time.perf_counter()
         seen = asyncio.run(server.offer(rate, arguments.minutes * 60))
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        end.set()
+        sleeper.join()
     print(", ".join(f"{end} {count}" for end, count in sorted(seen.ends.items())))
     load = " ".join(f"{x:.1f}" for x in os.getloadavg())
     print(f"{seen.ends['done'] / wall:.0f} done a second on {cpu / wall:.2f} processors; load {load}")
