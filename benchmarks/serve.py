@@ -278,17 +278,17 @@ def _overload(arguments: argparse.Namespace, folder: Path) -> None:
         return made
 
     print(f"sustained {rate:.0f} requests a second; {2 * rate:.0f} offered, each within {limit} s")
-    before = _resident()
+    before = resident()
     made = asyncio.run(offer())
     lost = made - sum(counts.values())
     print(f"offered {made}: " + ", ".join(f"{k} {v}" for k, v in sorted(counts.items())) + f", lost {lost}")
-    print(f"resident MB {before:.0f} before, {_resident():.0f} behind")
+    print(f"resident MB {before:.0f} before, {resident():.0f} behind")
     if lateness:
         p50, p99 = np.percentile(lateness, 50) * 1e3, np.percentile(lateness, 99) * 1e3
         print(f"deadlines told late by ms: median {p50:.1f}, p99 {p99:.1f}, most {max(lateness) * 1e3:.1f}")
 
 
-def _resident() -> float:
+def resident() -> float:
     """Return resident memory in MB."""
     status = Path("/proc/self/statm")
     if status.exists():

@@ -26,8 +26,8 @@ _LAST_SECONDS = 0.5
 class Work(Protocol):
     """What a thread does."""
 
-    def perform(self) -> None:
-        """Do it; raises nothing."""
+    def perform(self) -> Work | None:
+        """Do it; return what the same thread is to do next. Raises nothing."""
         ...
 
     def stop(self) -> None:
@@ -41,16 +41,28 @@ class _Member(threading.Thread):
     def __init__(self, crew: Crew, work: Work) -> None:
         super().__init__(name="inlay", daemon=True)
         self.work: Work | None = work
-        self.called = threading.Semaphore(0)
+        self._called = threading.Lock()  # taken while nobody calls: a semaphore takes several of them
+        self._called.acquire()
         self._crew = crew
 
     def run(self) -> None:
         """Work until nothing comes for a while."""
         while self.work is not None:
-            self.work.perform()
+            following = self.work.perform()
+            if following is not None:
+                self.work = following
+                continue
             self._crew.rest(self)
-            if not self.called.acquire(timeout=_IDLE_SECONDS) and self._crew.leave(self):
+            if not self.wait(_IDLE_SECONDS) and self._crew.leave(self):
                 return
+
+    def call(self) -> None:
+        """There is work for it."""
+        self._called.release()
+
+    def wait(self, seconds: float = -1) -> bool:
+        """Wait for a call, for so many seconds at most; return whether it came."""
+        return self._called.acquire(timeout=seconds)
 
 
 class Crew:
@@ -73,7 +85,7 @@ class Crew:
         if is_new:
             member.start()
         else:
-            member.called.release()
+            member.call()
 
     def rest(self, member: _Member) -> None:
         """A thread has nothing to do."""
@@ -88,7 +100,7 @@ class Crew:
             if member.work is None:
                 self._idle.remove(member)
                 return True
-        member.called.acquire()
+        member.wait()
         return False
 
     def close(self) -> None:

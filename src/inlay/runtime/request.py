@@ -12,7 +12,6 @@ the order in which they came. Requests that still run when the process ends are 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import heapq
 import itertools
@@ -28,6 +27,7 @@ from typing import Any, TypeAlias
 from inlay.base.diagnostics import Cancelled, DeadlineError, InlayError, error
 from inlay.runtime.admission import Pace
 from inlay.runtime.crew import PROCESS, Alarm
+from inlay.runtime.mailbox import waiter_of
 from inlay.runtime.native import is_inside, limited
 from inlay.runtime.structure import Structure
 
@@ -133,14 +133,15 @@ class Request(Future[Outputs]):
 
     def __await__(self) -> Generator[Any, None, Outputs]:
         """Wait in the loop of `asyncio`; a task that is cancelled gives the run up."""
-        return asyncio.wrap_future(self).__await__()
+        return waiter_of(self).__await__()
 
-    def perform(self) -> None:
-        """Run the work on this thread, and keep what comes of it."""
+    def perform(self) -> Request | None:
+        """Run the work on this thread, and keep what comes of it; return which request is next."""
         try:
             self._perform()
         finally:
-            self._owner.ended(self)
+            following = self._owner.ended(self)
+        return following
 
     def stop(self) -> None:
         """Give up the run, because the process ends."""
@@ -168,6 +169,7 @@ class Request(Future[Outputs]):
         if self._after is not None:
             self._after(self._has_outputs)
         self._settle(end)
+        del end  # a failure refers to this frame: together they would wait for the garbage collector
 
     def _attend(self) -> None:
         """Before waiting: a thread inside a call does what nobody has begun, or could wait for ever."""
@@ -175,7 +177,9 @@ class Request(Future[Outputs]):
             raise error("run.forked", "another process made the request, and this one does not run it")
         if is_inside() and self._owner.take(self):
             self._owner.begun(self)
-            self.perform()
+            following = self.perform()
+            if following is not None:
+                PROCESS.crew.begin(following)
 
     def _late(self) -> None:
         """The time is over."""
@@ -401,18 +405,23 @@ class Requests:
         with self._lock:
             self._queues[request.is_inside].begun(request)
 
-    def ended(self, request: Request) -> None:
-        """A request does not run any more."""
+    def ended(self, request: Request) -> Request | None:
+        """A request does not run any more; return one that waits, for the same thread to go on with."""
+        following = self._next(inside=request.is_inside, ended=request)
+        if following is not None:
+            self._advance(inside=request.is_inside)
+        return following
+
+    def _next(self, *, inside: bool, ended: Request | None = None) -> Request | None:
         with self._lock:
-            self._queues[request.is_inside].ended(request)
-        self._advance(inside=request.is_inside)
+            queue = self._queues[inside]
+            if ended is not None:
+                queue.ended(ended)
+            request = queue.pop() if queue.running < self._most else None
+            if request is not None:
+                queue.begun(request)
+            return request
 
     def _advance(self, *, inside: bool) -> None:
-        while True:
-            with self._lock:
-                queue = self._queues[inside]
-                request = queue.pop() if queue.running < self._most else None
-                if request is None:
-                    return
-                queue.begun(request)
+        while (request := self._next(inside=inside)) is not None:
             PROCESS.crew.begin(request)

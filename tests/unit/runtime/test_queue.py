@@ -13,7 +13,7 @@ import pytest
 
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.runtime.native import Settings
-from inlay.runtime.request import Outputs, Requests
+from inlay.runtime.request import Outputs, Request, Requests
 from inlay.runtime.session import executable_of
 from inlay.runtime.sessions import Session
 from tests.unit.runtime.programs import dbl, doubling
@@ -123,7 +123,7 @@ def test_a_task_that_is_cancelled_gives_up_its_request() -> None:
     door, requests = Door(), Requests(1)
     requests.submit(door.work("first"), None)
 
-    async def ask() -> Future[Outputs]:
+    async def ask() -> Request:
         request = requests.submit(door.work("second"), None)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.ensure_future(_awaited(request)), 0.01)
@@ -133,8 +133,8 @@ def test_a_task_that_is_cancelled_gives_up_its_request() -> None:
     door.opened.set()
 
 
-async def _awaited(request: Future[Outputs]) -> Outputs:
-    return await asyncio.wrap_future(request)
+async def _awaited(request: Request) -> Outputs:
+    return await request
 
 
 def test_a_deadline_is_told_though_the_run_goes_on() -> None:
