@@ -19,7 +19,7 @@ from inlay.bytecode.program import CopyBody, DeviceBody, ImageBody, Program
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import device_times, queue_names, timeline
-from tests.models.test_split_models import models  # noqa: F401
+from tests.models.test_split_models import MANY, models  # noqa: F401
 
 pytestmark = [pytest.mark.llvm, pytest.mark.data]
 SLOW = pytest.mark.slow
@@ -72,11 +72,11 @@ def board(folder, endpoint: str, changes: dict[str, str]) -> str:
     return str(file)
 
 
-def split(path, board: str, *operators: str) -> Program:
+def split(path, board: str, *operators: str, typical: tuple[str, ...] = ()) -> Program:
     """Compile; both devices have kernels, and values move between them."""
     pins = tuple(f"{operator}=far0" for operator in operators)
     # In floats where nobody says what is far: a device without bytes has a part of those only.
-    choices = {"threads": 1, "cache": "none", "exact_qdq": not operators}
+    choices = {"threads": 1, "cache": "none", "exact_qdq": not operators, "typical": typical}
     program = compilation(path, board=board, pins=pins, **choices).program
     assert {ImageBody, DeviceBody, CopyBody} <= {type(k.body) for k in program.kernels}
     (device,) = program.devices
@@ -100,7 +100,8 @@ def split(path, board: str, *operators: str) -> Program:
 )
 def test_models(models, endpoint, name, changes, operators, tmp_path):  # noqa: F811
     model = models(name)
-    program = split(model.path, board(tmp_path, endpoint, changes), *operators)
+    typical = () if operators else MANY.get(name, ())
+    program = split(model.path, board(tmp_path, endpoint, changes), *operators, typical=typical)
     for mode in ("sequential", "parallel"):
         exe = executable_of(program, settings=Settings(threads=2, mode=mode))
         for run, alone in zip(model.runs, model.alone, strict=True):

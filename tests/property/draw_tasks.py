@@ -222,7 +222,9 @@ class _Block:
             if self.depth < 3:
                 block.statement()
             arm = " ".join([*block.lines, block.row()])
-            self.let("row", f"match {self.some()} {{ None() => {{ {self.row()} }}, Some({found}) => {{ {arm} }} }}")
+            self.let(
+                "row", f"match {self.some()} {{ None() => {{ {self.row()} }}, Some({found}) => {{ {arm} }} }}"
+            )
 
     def tree(self) -> None:
         if self.names["tree"] and self.p.below(2):
