@@ -53,6 +53,17 @@ fn each(f: {FUNCTION}, xs: {LIST}, last: {ROW}) -> {ROW} {{
   }}
 }}
 
+fn all(fs: List[{FUNCTION}], x: {ROW}) -> {ROW} {{
+  match fs {{
+    Nil() => x,
+    Cons(f, rest) => {{
+      let y = f(x);
+      let others = @all(rest, x);
+      sub(y, others)
+    }},
+  }}
+}}
+
 fn bump(cell: Ref[{ROW}], x: {ROW}) -> {ROW} {{
   let k: some int k. int[k] = to_control(reduce_sum{{axes=[0], keepdims=false}}(x));
   let old = read(cell);
@@ -80,6 +91,8 @@ class TaskProgram:
     def _program(self) -> str:
         higher = "".join(self._function() for _ in range(self._random.randrange(3)))
         body = _Block(self, {"row": ["x", "y"]}, 0)
+        if self._random.randrange(2):
+            body.cell()
         for _ in range(self._random.randint(4, 9)):
             body.statement()
         result = f"({body.row()}, {body.row()}, @each({body.function()}, {body.rows()}, {body.row()}))"
@@ -168,13 +181,13 @@ class _Block:
 
     def statement(self) -> None:
         choices = [self.call, self.call, self.branch, self.loop, self.list_of, self.mapped, self.kernel]
-        choices += [self.dense, self.option, self.choose, self.tree, self.fold, self.fold_own]
+        choices += [self.call_all, self.dense, self.option, self.choose, self.tree, self.fold, self.fold_own]
         if self.p.higher:
             choices.append(self.call_higher)
         if self.depth < 2:
             choices += [self.closure, self.closure, self.cell]
         if self.names["cell"]:
-            choices += [self.write, self.read, self.bump]
+            choices += 2 * [self.write, self.read, self.bump]
         if self.p.is_rare():
             choices = [self.check, self.at, self.value]
         choices[self.p.below(len(choices))]()
@@ -190,6 +203,13 @@ class _Block:
                 self.let("row", f"@each({self.function()}, {self.rows()}, {self.row()})")
             case _:
                 self.let("row", f"{self.function()}({self.row()})")
+
+    def call_all(self) -> None:
+        """Call functions of a list, which may be of branches, and have cells in common."""
+        functions = f"Nil[{FUNCTION}]()"
+        for _ in range(1 + self.p.below(3)):
+            functions = f"Cons({self.function()}, {functions})"
+        self.let("row", f"@all({functions}, {self.row()})")
 
     def call_higher(self) -> None:
         self.let("row", f"@{self.p.one_of(self.p.higher)}({self.function()}, {self.row()})")

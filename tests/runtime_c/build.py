@@ -116,7 +116,11 @@ def drive(
     """
     flow = 2 if has_device else int(is_flow)
     done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},{int(has_code)},{int(is_spare)}", *files],
+        [
+            driver,
+            f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},{int(has_code)},{int(is_spare)}",
+            *files,
+        ],
         check=False,
         capture_output=True,
         text=True,
