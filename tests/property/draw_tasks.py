@@ -9,6 +9,7 @@ its seed alone. A program may stop at one of its checks, each of which has a nam
 from __future__ import annotations
 
 import random
+import re
 
 ROW = "Tensor[3, i64]"
 LIST = f"List[{ROW}]"
@@ -17,7 +18,7 @@ OPTION = f"Option[{ROW}]"
 TREE = f"Tree[{ROW}]"
 KINDS = ("row", "list", "option", "tree", "function", "cell")
 
-_BEFORE = f"""
+_PIECES = f"""
 data Bin {{ Leaf({ROW}), Node(Bin, Bin) }}
 
 fn dense(x: {ROW}) -> {ROW} {{
@@ -73,6 +74,17 @@ fn bump(cell: Ref[{ROW}], x: {ROW}) -> {ROW} {{
 """
 
 
+def _before(program: str) -> str:
+    """Return what a program uses of what is always there."""
+    found = ""
+    for piece in reversed(_PIECES.strip().split("\n\n")):
+        name = re.match(r"(?:data|fn) (\w+)", piece)
+        assert name is not None
+        if re.search(rf"(?<!\w){name[1]}\b", found + program):
+            found = f"\n{piece}\n{found}"
+    return found
+
+
 class TaskProgram:
     """Writes the text of one program, `main("x", "y") -> ("r", "s", "t")`, both inputs rows.
 
@@ -98,7 +110,8 @@ class TaskProgram:
         result = f"({body.row()}, {body.row()}, @each({body.function()}, {body.rows()}, {body.row()}))"
         lines = "\n".join(f"  {line}" for line in body.lines)
         head = f"fn main(x: {ROW}, y: {ROW}) -> ({ROW}, {ROW}, {ROW}) {{"
-        return f'{_BEFORE}{higher}\n{head}\n{lines}\n  {result}\n}}\n\nentry main("x", "y") -> ("r", "s", "t");\n'
+        program = f"{higher}\n{head}\n{lines}\n  {result}\n}}\n"
+        return f'{_before(program)}{program}\nentry main("x", "y") -> ("r", "s", "t");\n'
 
     def _function(self) -> str:
         """Return a function that takes a function; those behind it may call it."""
