@@ -14,9 +14,10 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.machine.target import baseline
 from inlay.ops.matmul import product
+from inlay.schedule.primitives.cache_read import cache_read
 from inlay.schedule.rules.contraction import contraction
-from inlay.schedule.state import Schedule
-from tests.unit.schedule.programs import dim, hold_law
+from inlay.schedule.state import Illegal, Schedule
+from tests.unit.schedule.programs import dim, hold_law, stencil
 
 SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64)
 """Four lanes, and a first cache that nothing fits."""
@@ -69,6 +70,13 @@ def test_left_where_it_is(a: Dims, b: Dims) -> None:
     s = Schedule(two_factors(a, b))
     contraction(s, SMALL)
     assert "cache_read" not in [step.primitive for step in s.trace]
+
+
+def test_what_is_read_under_a_condition_is_not_packed() -> None:
+    """The margin of a row is outside of the buffer: a copy for all columns would read there."""
+    s = Schedule(stencil(dim("n")))
+    with pytest.raises(Illegal, match="found x read by c_p under a condition"):
+        cache_read(s, "c_p", "x", 4)
 
 
 @pytest.mark.sample(1)
