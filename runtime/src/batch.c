@@ -188,7 +188,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
             copy(first, i, all.buffers[i], 0);
     give_memory(m, memory, bytes);
     /* Run alone, each may be right. */
-    if (status == INLAY_RACE) inlay_execute_keep(first->activation, first, status, &error);
+    if (status == INLAY_RACE) inlay_command_keep(first->activation, first, status, &error);
     return status == INLAY_OK || status == INLAY_RACE;
 }
 

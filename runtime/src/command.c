@@ -145,6 +145,16 @@ inlay_status_t inlay_command_run(inlay_activation_t *m, inlay_command_t *command
     return status;
 }
 
+void inlay_command_keep(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
+                        inlay_error_t *error)
+{
+    c->status = status;
+    if (status == INLAY_OK) return;
+    error->status = status;
+    c->error = m->host->allocate(m->host->user, sizeof *error, 64);
+    if (c->error) *c->error = *error;
+}
+
 void inlay_command_address(const inlay_activation_t *m, inlay_command_t *c,
                            const inlay_slot_t *tensors)
 {

@@ -4,22 +4,12 @@
 #include "delegate.h"
 #include "shared.h"
 
-void inlay_execute_keep(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
-                        inlay_error_t *error)
-{
-    c->status = status;
-    if (status == INLAY_OK) return;
-    error->status = status;
-    c->error = m->host->allocate(m->host->user, sizeof *error, 64);
-    if (c->error) *c->error = *error;
-}
-
 void inlay_execute_one(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_error_t error;
     error.depth = 0;
     error.message[0] = '\0';
-    inlay_execute_keep(m, c, inlay_command_run(m, c, &error), &error);
+    inlay_command_keep(m, c, inlay_command_run(m, c, &error), &error);
 }
 
 int inlay_execute_starts(const inlay_activation_t *m)
@@ -52,7 +42,7 @@ static int start(inlay_activation_t *m, inlay_command_t *c)
     if (status != INLAY_OK) explain(c, status, message, &error);
     else if (INLAY_RACES_ON(m)) status = inlay_race_kept(c, &error);
     inlay_trace_run(m, c, c->begun);
-    inlay_execute_keep(m, c, status, &error);
+    inlay_command_keep(m, c, status, &error);
     return 1;
 }
 
@@ -65,7 +55,7 @@ static void told(void *argument, inlay_status_t status, int64_t answer, const ch
     inlay_error_t error;
     if (status != INLAY_OK) inlay_device_explain(m, c, status, answer, message, &error);
     inlay_trace_run(m, c, c->begun);
-    inlay_execute_keep(m, c, status, &error);
+    inlay_command_keep(m, c, status, &error);
     inlay_lock(m);
     inlay_ready_let_go(m, c, 1, NULL);
     inlay_help_leave(m);
@@ -85,7 +75,7 @@ static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
     status = inlay_device_start(m, c, told, c, &error);
     if (status != INLAY_OK) {
         c->is_started = 0;
-        inlay_execute_keep(m, c, status, &error);
+        inlay_command_keep(m, c, status, &error);
         return 1;
     }
     inlay_lock(m);
@@ -119,7 +109,7 @@ void inlay_complete(void *ticket, inlay_status_t status, const char *message)
     if (status != INLAY_OK) explain(c, status, message ? message : "", &error);
     else if (INLAY_RACES_ON(m)) status = inlay_race_kept(c, &error);
     inlay_trace_run(m, c, c->begun);
-    inlay_execute_keep(m, c, status, &error);
+    inlay_command_keep(m, c, status, &error);
     /* Once the lock is given back, the call may be over. */
     inlay_lock(m);
     inlay_ready_complete(m, c, NULL);

@@ -227,5 +227,8 @@ void inlay_command_address(const struct inlay_activation *m, inlay_command_t *co
 /* Run a command; its status, with `error` filled on failure. Any thread. */
 inlay_status_t inlay_command_run(struct inlay_activation *m, inlay_command_t *command,
                                  inlay_error_t *error);
+/* Keep how a command ended: the issuer hears of it when the command is retired. */
+void inlay_command_keep(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
+                        inlay_error_t *error);
 
 #endif

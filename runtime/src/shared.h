@@ -200,9 +200,6 @@ void inlay_batcher_rest(inlay_batcher_t *batcher);
 void inlay_execute(inlay_activation_t *m, inlay_command_t *c, inlay_kept_t *kept);
 /* Without the lock: run a command by itself, and keep what it failed with. */
 void inlay_execute_one(inlay_activation_t *m, inlay_command_t *c);
-/* Keep how a command ended: the issuer hears of it when the command is retired. */
-void inlay_execute_keep(inlay_activation_t *m, inlay_command_t *c, inlay_status_t status,
-                        inlay_error_t *error);
 
 /* ------------------------------------------------------------- progress.c: with the lock taken */
 

@@ -19,7 +19,7 @@ from inlay.bytecode.program import CopyBody, DeviceBody, ImageBody, Program
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import device_times, queue_names, timeline
-from tests.models.test_split_models import MANY, models  # noqa: F401
+from tests.models.test_split_models import models  # noqa: F401
 
 pytestmark = [pytest.mark.llvm, pytest.mark.data]
 SLOW = pytest.mark.slow
@@ -72,12 +72,13 @@ def board(folder, endpoint: str, changes: dict[str, str]) -> str:
     return str(file)
 
 
-def split(path, board: str, *operators: str, typical: tuple[str, ...] = ()) -> Program:
+def split(model, board: str, *operators: str) -> Program:
     """Compile; both devices have kernels, and values move between them."""
     pins = tuple(f"{operator}=far0" for operator in operators)
     # In floats where nobody says what is far: a device without bytes has a part of those only.
-    choices = {"threads": 1, "cache": "none", "exact_qdq": not operators, "typical": typical}
-    program = compilation(path, board=board, pins=pins, **choices).program
+    choices = {"threads": 1, "cache": "none", "exact_qdq": not operators}
+    choices["typical"] = model.typical
+    program = compilation(model.path, board=board, pins=pins, **choices).program
     assert {ImageBody, DeviceBody, CopyBody} <= {type(k.body) for k in program.kernels}
     (device,) = program.devices
     assert (device.name, device.driver) == ("far0", "remote")
@@ -100,8 +101,7 @@ def split(path, board: str, *operators: str, typical: tuple[str, ...] = ()) -> P
 )
 def test_models(models, endpoint, name, changes, operators, tmp_path):  # noqa: F811
     model = models(name)
-    typical = () if operators else MANY.get(name, ())
-    program = split(model.path, board(tmp_path, endpoint, changes), *operators, typical=typical)
+    program = split(model, board(tmp_path, endpoint, changes), *operators)
     for mode in ("sequential", "parallel"):
         exe = executable_of(program, settings=Settings(threads=2, mode=mode))
         for run, alone in zip(model.runs, model.alone, strict=True):
@@ -121,7 +121,7 @@ def test_copies_beside_kernels(models, endpoint, tmp_path):  # noqa: F811
     By its own times: a queue of the device is a row, and both rows have something in them at once.
     """
     model = models("minilm")
-    program = split(model.path, board(tmp_path, endpoint, NEAR), "*matmul*")
+    program = split(model, board(tmp_path, endpoint, NEAR), "*matmul*")
     exe = executable_of(program, settings=Settings(threads=2, mode="parallel", trace=True))
     for _ in range(20):
         for run in model.runs:

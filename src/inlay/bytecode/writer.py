@@ -20,6 +20,7 @@ from inlay.bytecode.container import (
     MAGIC,
     ROW,
     SECTIONS,
+    UNSEALED,
     VERSION,
     Buffer,
     alignment_of,
@@ -43,8 +44,14 @@ from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, 
 _MASK = 0xFFFFFFFF
 
 
-def chunks(program: Program) -> Iterator[Buffer]:
-    """Yield the file piece by piece, without copying constants."""
+def chunks(program: Program, *, seals: bool = True) -> Iterator[Buffer]:
+    """Yield the file piece by piece, without copying constants.
+
+    Args:
+        program: to be written.
+        seals: whether constants get their digest, which takes longer than all else here. Without, the file is
+            for this process; `container.sealed` makes one for others of it.
+    """
     sections = _sections(program)
     table = bytearray()
     offset = HEADER.size + ROW.size * len(sections)
@@ -52,10 +59,8 @@ def chunks(program: Program) -> Iterator[Buffer]:
     for name, alignment, pieces in sections:
         offset = up(offset, alignment)
         size = sum(len(piece) for piece in pieces)
-        digest = hashlib.sha256()
-        for piece in pieces:
-            digest.update(piece)
-        table += ROW.pack(name.encode(), alignment, offset, size, 0, digest.digest())
+        digest = _digest(pieces) if seals or name != "CDAT" else UNSEALED
+        table += ROW.pack(name.encode(), alignment, offset, size, 0, digest)
         places.append(offset)
         offset += size
     header = HEADER.pack(MAGIC, VERSION, len(sections), offset, 0, hashlib.sha256(table).digest())
@@ -69,6 +74,13 @@ def chunks(program: Program) -> Iterator[Buffer]:
         for piece in pieces:
             yield piece
             position += len(piece)
+
+
+def _digest(pieces: Iterable[Buffer]) -> bytes:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
 
 
 def to_bytes(program: Program) -> bytes:

@@ -157,12 +157,12 @@ class _Mover:
         failing: set[int] = set()
         may_fail = self._fails(update.let.value) is False
         for i, let in enumerate(lets[start + 1 :], start + 1):
-            reads = self._reads(operands(let.value), update)
+            reads, fails = self._reads(operands(let.value), update), self._fails(let.value)
             needed = None
-            if reads or may_fail:
+            if reads or (may_fail and fails is not False):
                 needed = self._needed(lets, places, start, i, failing if may_fail else None)
-            if self._fails(let.value) is not False:
-                may_fail = may_fail and self._fails(let.value) is True and needed is not None
+            if fails is not False:
+                may_fail = may_fail and fails is True and needed is not None
                 failing |= needed or set() if may_fail else set()
             if reads and needed is not None:
                 moved |= needed

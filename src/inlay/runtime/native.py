@@ -20,9 +20,9 @@ import numpy as np
 from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import Diagnostic, InlayError, RunError, error_of
 from inlay.bytecode.isa import DTYPE_CODES
-from inlay.bytecode.program import HostBody, Kernel
+from inlay.bytecode.program import Entry, HostBody, Kernel
 from inlay.runtime import _runtime
-from inlay.runtime.structure import Flat
+from inlay.runtime.structure import Flat, Structure, from_flat, to_flat
 from inlay.runtime.trace import Event
 from inlay.runtime.usage import Usage
 from inlay.runtime.value import Handles
@@ -181,6 +181,13 @@ class NativeEngine:
         except _runtime.Failure as failure:
             raise _error(failure) from failure.__cause__
         return Flat(results, np.frombuffer(lengths, np.int64).tolist())
+
+    def call_values(self, index: int, entry: Entry, inputs: Sequence[Structure]) -> list[Structure]:
+        """Return the results of an entry that takes or gives structure, in the structure of its specs.
+
+        Raises: as `call_structured`; `Unfit` where inputs have not the structure of their specs.
+        """
+        return from_flat(entry.outputs, self.call_structured(index, to_flat(entry.inputs, inputs)))
 
     def events(self) -> list[Event]:
         """Return what happened since they were asked for last."""

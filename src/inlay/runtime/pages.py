@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
 
 LARGE = 4 << 20
 """Bytes from which on memory is asked for in large pages: two of x86."""
 
 
-def in_memory(pieces: Sequence[bytes | bytearray | memoryview]) -> mmap.mmap:
+def in_memory(pieces: list[bytes | bytearray | memoryview]) -> mmap.mmap:
     """Return memory that holds the pieces, one after the other; some, where there are none.
+
+    Each piece is taken off the list when it has been copied, so that what nobody else refers to is freed:
+    weights are there once, not twice.
 
     Weights are read from end to end in each call. With small pages the tables that say where these are do
     not stay in caches: ResNet-50 in 8 bits, 25 MB, took 5 percent longer.
@@ -21,6 +23,7 @@ def in_memory(pieces: Sequence[bytes | bytearray | memoryview]) -> mmap.mmap:
         memory.madvise(mmap.MADV_HUGEPAGE)
     else:
         memory = mmap.mmap(-1, size)
-    for piece in pieces:
-        memory.write(piece)
+    pieces.reverse()
+    while pieces:
+        memory.write(pieces.pop())
     return memory

@@ -34,7 +34,7 @@ from typing import IO, Any, Literal, cast
 from inlay.base.diagnostics import InlayError, RunError, error, printable
 from inlay.base.files import writing
 from inlay.base.metadata import Metadata
-from inlay.bytecode.container import Container
+from inlay.bytecode.container import Buffer, Container, sealed
 from inlay.bytecode.program import Entry, HostBody, Kernel, Program
 from inlay.bytecode.spec import Spec, is_flat
 from inlay.bytecode.writer import chunks
@@ -56,7 +56,7 @@ from inlay.runtime.sessions import Session, chosen_state
 from inlay.runtime.state import State, first_values, states_of
 from inlay.runtime.streams import opened_kept
 from inlay.runtime.strings import Strings, has_strings
-from inlay.runtime.structure import Structure, Unfit, from_flat, to_flat
+from inlay.runtime.structure import Structure
 from inlay.runtime.trace import Event
 from inlay.runtime.usage import Usage
 
@@ -329,7 +329,7 @@ class Executable:
             OSError: the file cannot be written; what was there is still there.
         """
         with writing(Path(path), inputs=self._made_from) as stream:
-            stream.write(self._container.buffer)
+            stream.writelines(sealed(self._container))
 
     def events(self) -> list[Event]:
         """Return what happened in runs since this was asked last, if `Settings.trace` is set; see
@@ -388,9 +388,7 @@ class Executable:
                 if self._is_flat[index]:
                     return engine.call(index, *arrays)
                 if self._strings is None:
-                    return self._run_natively(engine, index, arrays)
-            except Unfit:
-                pass
+                    return engine.call_values(index, self.entries[index], arrays)
             except (*NOT_DONE, RunError) as failure:
                 self._check(engine, failure)
         return self._bound(index, arrays)
@@ -424,15 +422,10 @@ class Executable:
         if isinstance(engine, ReferenceEngine):
             return limited(bytearray(1), 0, lambda: engine.call(index, bound), inside=True)
         try:
-            return self._run_natively(engine, index, bound)
+            return engine.call_values(index, self.entries[index], bound)
         except RunError as problem:
             self._note(engine, problem)
             raise
-
-    def _run_natively(self, engine: NativeEngine, index: int, inputs: Sequence[Structure]) -> list[Structure]:
-        """Run an entry that takes or gives structure; `Unfit` where the inputs have not that structure."""
-        entry = self.entries[index]
-        return from_flat(entry.outputs, engine.call_structured(index, to_flat(entry.inputs, inputs)))
 
     def _opened(self) -> NativeEngine | ReferenceEngine:
         """Return the engine; another one where a device of it was lost."""
@@ -554,7 +547,7 @@ def load_executable(
 
 
 def executable_of(
-    program: Program,
+    program: Program | list[Buffer],
     *,
     threads: int | None = None,
     mode: Mode | None = None,
@@ -566,10 +559,9 @@ def executable_of(
     settings: Settings | None = None,
     made_from: Sequence[str] = (),
 ) -> Executable:
-    """Return a program as an executable, without a file; it is not saved over what it was made from."""
-    memory = in_memory(list(chunks(program)))
+    """Return a program, or the pieces of its file (taken off their list), as an executable without a file."""
     return Executable(
-        memory,
+        in_memory(program if isinstance(program, list) else list(chunks(program, seals=False))),
         settings=chosen_settings(settings, threads, mode, seed),
         chose_threads=threads is not None,
         engine=engine,

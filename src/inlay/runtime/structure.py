@@ -55,7 +55,7 @@ def _mapped(
             assert_never(spec)
 
 
-class Unfit(Exception):
+class Unfit(ValueError):
     """A value has not the structure of its spec, or an array is missing; the binder says which."""
 
 
@@ -91,9 +91,11 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
 
 
 def _array(value: Structure) -> np.ndarray:
-    if not isinstance(value, (np.ndarray, np.generic)):
-        raise Unfit
-    return np.asarray(value)
+    if isinstance(value, np.ndarray):  # or `Handles`, which says that its integers are strings
+        return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    raise Unfit
 
 
 def _flatten_leaves(

@@ -171,6 +171,16 @@ def test_save_replaces_at_once(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.inlay"]
 
 
+def test_constants_are_sealed_when_a_file_is_for_others():
+    made = b"".join(writer.chunks(sample(), seals=False))
+    opened = container.Container(made, check_constants=False)
+    assert opened.bytes("CDAT")
+    with pytest.raises(CompileError, match="CDAT is not what was written"):
+        container.Container(made)
+    sealed = b"".join(container.sealed(opened))
+    assert sealed == writer.to_bytes(sample()) == b"".join(container.sealed(container.Container(sealed)))
+
+
 def test_every_truncation_is_refused():
     data = writer.to_bytes(sample())
     for size in [*range(0, 1200, 7), *range(1200, len(data), 509)]:

@@ -17,7 +17,7 @@ from inlay.ops.matmul import product
 from inlay.schedule.primitives.cache_read import cache_read
 from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.state import Illegal, Schedule
-from tests.unit.schedule.programs import dim, hold_law, stencil
+from tests.unit.schedule.programs import dim, elementwise, hold_law
 
 SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64)
 """Four lanes, and a first cache that nothing fits."""
@@ -72,13 +72,6 @@ def test_left_where_it_is(a: Dims, b: Dims) -> None:
     assert "cache_read" not in [step.primitive for step in s.trace]
 
 
-def test_what_is_read_under_a_condition_is_not_packed() -> None:
-    """The margin of a row is outside of the buffer: a copy for all columns would read there."""
-    s = Schedule(stencil(dim("n")))
-    with pytest.raises(Illegal, match="found x read by c_p under a condition"):
-        cache_read(s, "c_p", "x", 4)
-
-
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [96, 97, 100])
 def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
@@ -87,3 +80,11 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     contraction(s, SMALL)
     lowered = hold_law(f, s)
     assert ("parallel" in print_function(lowered)) == (rows != 97), "97 rows have no equal blocks"
+
+
+def test_what_is_read_only_behind_a_condition_is_not_copied() -> None:
+    """Behind the last column the first copy reads nothing, and neither may the second one."""
+    s = Schedule(elementwise(3, 5))
+    first = cache_read(s, s.block_names()[0], "x", 2)
+    with pytest.raises(Illegal, match="only where a condition holds"):
+        cache_read(s, first, "x", 4)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from inlay.arith.expr import Int, Sym, ceildiv, floordiv, fresh, lit, mod, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
-from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Lit, Load, Scalar, Select
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
 from inlay.loop.walk import Rewrite, loads_of, own_scalars, scalars_below, seq, stmts_below
@@ -43,9 +44,6 @@ def cache_read(s: Schedule, block: str, buffer: str, panel: int) -> str:
 
     Returns:
         The name of the copying block.
-
-    The copy reads for all values of the iters: what is read under a condition alone, as a row with a margin
-    is, must be inside of the buffer without it.
 
     Raises:
         Illegal: `schedule.kind`, `schedule.dependence`.
@@ -102,19 +100,19 @@ def _reads(old: Block, source: Buffer) -> tuple[tuple[Int, ...], BlockIter]:
         raise illegal("kind", f"found {source.name} not read along the last axis of {old.name}")
     if not read <= {i.sym for i in old.iters}:
         raise illegal("kind", f"found {source.name} read by {old.name} at more than its iters")
-    everywhere = Bounds({i.sym: (lit(0), i.extent) for i in old.iters})
-    is_inside = all(everywhere.within(e, n) for e, n in zip(indices, source.shape, strict=True))
-    if not is_inside and any(_is_chosen(x, source) for s in stmts_below(old.body) for x in own_scalars(s)):
-        raise illegal(
-            "kind", f"found {source.name} read by {old.name} under a condition, and maybe outside else"
-        )
+    if any(x.buffer is source for x in _chosen_loads(old)):
+        raise illegal("kind", f"found {source.name} read by {old.name} only where a condition holds")
     return indices, column
 
 
-def _is_chosen(value: Scalar, source: Buffer) -> bool:
-    """Return whether a value reads a buffer only where a condition holds."""
-    sides = [side for x in scalars_below(value) if isinstance(x, Select) for side in (x.then, x.otherwise)]
-    return any(isinstance(x, Load) and x.buffer is source for side in sides for x in scalars_below(side))
+def _chosen_loads(block: Block) -> Iterator[Load]:
+    """Yield loads of which a condition decides whether they are made: what they read may not be there."""
+    for stmt in stmts_below(block):
+        for value in own_scalars(stmt):
+            for x in scalars_below(value):
+                if isinstance(x, Select):
+                    for side in (x.then, x.otherwise):
+                        yield from (y for y in scalars_below(side) if isinstance(y, Load))
 
 
 def _reading(old: Block, rewrite: Rewrite) -> Block:
