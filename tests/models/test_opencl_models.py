@@ -98,7 +98,7 @@ def kernels_of(module: Module, rules: tuple) -> tuple[Module, dict[str, LoopFunc
     operators = table()
     meanings = meanings_of(operators)
 
-    def lowered(function, name, batch, windows=None) -> Lowered:
+    def lowered(function, name, *_: object) -> Lowered:
         loops = ops_to_loops(function, operators.definition, name)
         schedule = decide(loops, OPENCL, rules)
         return Lowered(lower(schedule.function, OPENCL), schedule)

@@ -91,9 +91,10 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
 
 
 def _array(value: Structure) -> np.ndarray:
-    if isinstance(value, np.ndarray):  # or `Handles`, which says that its integers are strings
+    given = cast("object", value)
+    if isinstance(given, np.ndarray):  # or `Handles`, which says that its integers are strings
         return value
-    if isinstance(value, np.generic):
+    if isinstance(given, np.generic):
         return np.asarray(value)
     raise Unfit
 
