@@ -28,10 +28,11 @@ static int is_shared(const inlay_kernel_t *kernel, uint32_t port)
 }
 
 /* Whether the tensors at a port lie one behind the other. */
-static int is_in_line(const inlay_command_t *first, uint32_t port)
+static int is_in_line(const inlay_command_t *first, uint32_t port, int is_spoiled)
 {
     const uint8_t *expected = first->buffers[port];
     const inlay_command_t *c;
+    if (is_spoiled) return 1;
     for (c = first; c; c = c->mates) {
         if (c->buffers[port] != (const void *)expected) return 0;
         expected += c->sizes[port];
@@ -52,7 +53,7 @@ static void copy(const inlay_command_t *first, uint32_t port, uint8_t *together,
 
 /* Give a command for all calls its fields and its tensors; `staging` is filled or only counted. */
 static void lay_out(const inlay_command_t *first, int64_t calls, size_t workspace,
-                    inlay_command_t *all, staging_t *staging)
+                    inlay_command_t *all, staging_t *staging, int is_spoiled)
 {
     const inlay_kernel_t *kernel = first->kernel;
     uint32_t i;
@@ -63,7 +64,7 @@ static void lay_out(const inlay_command_t *first, int64_t calls, size_t workspac
     for (i = 0; i < kernel->n_ports; i++) {
         void *at = first->buffers[i];
         if (staging->at) all->sizes[i] = first->sizes[i] * (is_shared(kernel, i) ? 1 : (size_t)calls);
-        if (!is_shared(kernel, i) && !is_in_line(first, i))
+        if (!is_shared(kernel, i) && !is_in_line(first, i, is_spoiled))
             at = reserve(staging, first->sizes[i] * (size_t)calls);
         if (staging->at) all->buffers[i] = at;
     }
@@ -160,6 +161,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     uint8_t *memory;
     size_t workspace, bytes;
     uint32_t i;
+    int is_spoiled;
     memset(&all, 0, sizeof all);
     error.depth = 0;
     error.message[0] = '\0';
@@ -168,17 +170,19 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     /* Fields are made for the kernel with most integers, which takes one more than this. */
     first->ints[kernel->n_ints] = calls;
     if (!measure(m, first, first->ints, &all.parts, &workspace)) return 0;
-    lay_out(first, calls, workspace, &all, &staging);
+    is_spoiled = inlay_race_spoils(first->activation, SABOTAGE_BATCH);
+    lay_out(first, calls, workspace, &all, &staging, is_spoiled);
     bytes = staging.bytes;
     memory = take_memory(m, &bytes);
     if (!memory) return 0;
     staging.at = memory;
     staging.bytes = 0;
-    lay_out(first, calls, workspace, &all, &staging);
+    lay_out(first, calls, workspace, &all, &staging, is_spoiled);
     for (i = 0; i < kernel->n_ports; i++)
         if (kernel->ports[i] == 0 && all.buffers[i] != first->buffers[i])
             copy(first, i, all.buffers[i], 1);
-    status = inlay_command_run(m, &all, &error);
+    status = INLAY_RACES_ON(first->activation) ? inlay_race_rows(first, &all, &error) : INLAY_OK;
+    if (status == INLAY_OK) status = inlay_command_run(m, &all, &error);
     for (i = 0; status == INLAY_OK && i < kernel->n_ports; i++)
         if (kernel->ports[i] != 0 && all.buffers[i] != first->buffers[i])
             copy(first, i, all.buffers[i], 0);

@@ -408,6 +408,41 @@ inlay_status_t inlay_race_kept(const inlay_command_t *c, inlay_error_t *error)
     return INLAY_RACE;
 }
 
+/* Whether the calls of a batch have their tensors at a port where the batch has its rows: in line, or all
+ * in one place where they share it. What was copied together is the memory of the batch. */
+static int has_rows_in_place(const inlay_command_t *first, const inlay_command_t *all, uint32_t port)
+{
+    const uint8_t *expected = first->buffers[port];
+    size_t stride = first->sizes[port];
+    const inlay_command_t *c;
+    uint32_t i;
+    if (all->buffers[port] != first->buffers[port]) return 1;
+    for (i = 0; i < first->kernel->n_shared; i++)
+        if (first->kernel->shared[i] == port) stride = 0;
+    for (c = first; c; c = c->mates) {
+        if (c->buffers[port] != (const void *)expected) return 0;
+        expected += stride;
+    }
+    return 1;
+}
+
+inlay_status_t inlay_race_rows(const inlay_command_t *first, const inlay_command_t *all,
+                               inlay_error_t *error)
+{
+    uint32_t i;
+    for (i = 0; i < first->kernel->n_ports; i++)
+        if (!has_rows_in_place(first, all, i)) {
+            inlay_fail(error, INLAY_RACE, "rows over others: a batch of ", NULL, 0);
+            inlay_race_say(first->activation, error, first->kernel, "", first->where.frames[0].function,
+                           first->where.frames[0].pc);
+            inlay_say(error, first->kernel->ports[i] ? " would write tensor " : " would read tensor ");
+            inlay_say_int(error, (int64_t)i + 1);
+            inlay_say(error, " of its operands where its calls do not have theirs");
+            return INLAY_RACE;
+        }
+    return INLAY_OK;
+}
+
 void inlay_race_sabotage(inlay_activation_t *m, int kind, int nth)
 {
     m->issuer.race.sabotage = kind;

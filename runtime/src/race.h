@@ -25,7 +25,8 @@ enum {
     SABOTAGE_WAIT,  /* the issuer does not wait for what it reads */
     SABOTAGE_GUARD, /* a write overtakes what a suspended task has still to read */
     SABOTAGE_EFFECT, /* what follows a call that has effects does not wait for it */
-    SABOTAGE_VIEW    /* a view is taken for a copy, so that writes go through it */
+    SABOTAGE_VIEW,   /* a view is taken for a copy, so that writes go through it */
+    SABOTAGE_BATCH   /* tensors of a batch are taken to lie one behind the other */
 };
 
 typedef struct inlay_race {
@@ -60,6 +61,9 @@ void inlay_race_made_cell(struct inlay_activation *m, const struct inlay_compoun
 /* Before and after a kernel runs in the host: whether what it is said to read stays what it is. */
 void inlay_race_remember(struct inlay_command *command);
 inlay_status_t inlay_race_kept(const struct inlay_command *command, inlay_error_t *error);
+/* Whether what runs as one, as `all`, touches just the tensors of those that it runs. */
+inlay_status_t inlay_race_rows(const struct inlay_command *first, const struct inlay_command *all,
+                               inlay_error_t *error);
 /* Say which operation: of a kernel, or what it is; the instruction is NULL outside the program. */
 void inlay_race_say(const struct inlay_activation *m, inlay_error_t *error,
                     const struct inlay_kernel *kernel, const char *what,
@@ -104,6 +108,7 @@ int inlay_race_breaks(struct inlay_activation *m, int kind);
 #define inlay_race_made_cell(m, cell) ((void)0)
 #define inlay_race_remember(command) ((void)0)
 #define inlay_race_kept(command, error) INLAY_OK
+#define inlay_race_rows(first, all, error) INLAY_OK
 #define inlay_race_breaks(m, kind) 0
 #endif
 

@@ -1,19 +1,42 @@
-"""Random programs about calls that may be tasks: closures, cells, lists, loops that data ends, failures.
+"""Random programs about calls that may be tasks: closures, cells, lists, trees, loops that data ends, failures.
 
-All values are tensors of three integers, lists of those, functions from one to one, functions of none,
-and cells. What a text says is decided by its seed alone. A program may stop at one of its checks, each of
-which has a name of its own.
+All values are tensors of three integers, lists, options and trees of those, functions from one to one, and
+cells. Functions that take functions are drawn too, beside those that are always there. `dense` is a product
+with weights that all its calls share, which may run for many of them at once. What a text says is decided by
+its seed alone. A program may stop at one of its checks, each of which has a name of its own.
 """
 
 from __future__ import annotations
 
 import random
+import re
 
 ROW = "Tensor[3, i64]"
 LIST = f"List[{ROW}]"
 FUNCTION = f"fn({ROW}) -> {ROW}"
+OPTION = f"Option[{ROW}]"
+TREE = f"Tree[{ROW}]"
+KINDS = ("row", "list", "option", "tree", "function", "cell")
 
-_BEFORE = f"""
+_PIECES = f"""
+data Bin {{ Leaf({ROW}), Node(Bin, Bin) }}
+
+fn dense(x: {ROW}) -> {ROW} {{
+  let w = i64[3, 3](1, 2, 0, -1, 0, 1, 1, -1, 2);
+  reshape(matmul(reshape(x, shape(1, 3)), w), shape(3))
+}}
+
+fn up(f: fn({ROW}, {ROW}) -> {ROW}, t: Bin) -> {ROW} {{
+  match t {{
+    Leaf(x) => @dense(x),
+    Node(a, b) => {{
+      let p = @up(f, a);
+      let q = @up(f, b);
+      @dense(f(p, q))
+    }},
+  }}
+}}
+
 fn both(f: {FUNCTION}, g: {FUNCTION}, x: {ROW}) -> {ROW} {{
   let p = f(x);
   let q = g(neg(x));
@@ -31,6 +54,17 @@ fn each(f: {FUNCTION}, xs: {LIST}, last: {ROW}) -> {ROW} {{
   }}
 }}
 
+fn all(fs: List[{FUNCTION}], x: {ROW}) -> {ROW} {{
+  match fs {{
+    Nil() => x,
+    Cons(f, rest) => {{
+      let y = f(x);
+      let others = @all(rest, x);
+      sub(y, others)
+    }},
+  }}
+}}
+
 fn bump(cell: Ref[{ROW}], x: {ROW}) -> {ROW} {{
   let k: some int k. int[k] = to_control(reduce_sum{{axes=[0], keepdims=false}}(x));
   let old = read(cell);
@@ -38,6 +72,17 @@ fn bump(cell: Ref[{ROW}], x: {ROW}) -> {ROW} {{
   old
 }}
 """
+
+
+def _before(program: str) -> str:
+    """Return what a program uses of what is always there."""
+    found = ""
+    for piece in reversed(_PIECES.strip().split("\n\n")):
+        name = re.match(r"(?:data|fn) (\w+)", piece)
+        assert name is not None
+        if re.search(rf"(?<!\w){name[1]}\b", found + program):
+            found = f"\n{piece}\n{found}"
+    return found
 
 
 class TaskProgram:
@@ -52,16 +97,33 @@ class TaskProgram:
         self._random = random.Random(seed)
         self._names = 0
         self._one_in = 4 if is_wrong else 40
+        self.higher: list[str] = []
         self.text = self._program()
 
     def _program(self) -> str:
-        body = _Block(self, ["x", "y"], [], [], [], 0)
+        higher = "".join(self._function() for _ in range(self._random.randrange(3)))
+        body = _Block(self, {"row": ["x", "y"]}, 0)
+        if self._random.randrange(2):
+            body.cell()
         for _ in range(self._random.randint(4, 9)):
             body.statement()
         result = f"({body.row()}, {body.row()}, @each({body.function()}, {body.rows()}, {body.row()}))"
         lines = "\n".join(f"  {line}" for line in body.lines)
         head = f"fn main(x: {ROW}, y: {ROW}) -> ({ROW}, {ROW}, {ROW}) {{"
-        return f'{_BEFORE}\n{head}\n{lines}\n  {result}\n}}\n\nentry main("x", "y") -> ("r", "s", "t");\n'
+        program = f"{higher}\n{head}\n{lines}\n  {result}\n}}\n"
+        return f'{_before(program)}{program}\nentry main("x", "y") -> ("r", "s", "t");\n'
+
+    def _function(self) -> str:
+        """Return a function that takes a function; those behind it may call it."""
+        body = _Block(self, {"row": ["x"], "function": ["f"]}, 1)
+        for _ in range(self._random.randint(1, 4)):
+            body.statement()
+        body.let("row", f"f({body.row()})")
+        lines = "\n".join(f"  {line}" for line in body.lines)
+        name = self.name("higher")
+        result = f"add({body.row()}, {body.row()})"
+        self.higher.append(name)
+        return f"\nfn {name}(f: {FUNCTION}, x: {ROW}) -> {ROW} {{\n{lines}\n  {result}\n}}\n"
 
     def name(self, letter: str) -> str:
         """Return a new name."""
@@ -82,30 +144,15 @@ class TaskProgram:
 
 
 class _Block:
-    """Statements, and what may be named behind them: rows, lists, functions and cells."""
+    """Statements, and what may be named behind them, by what it is."""
 
-    def __init__(
-        self,
-        p: TaskProgram,
-        rows: list[str],
-        lists: list[str],
-        functions: list[str],
-        cells: list[str],
-        depth: int,
-    ) -> None:
+    def __init__(self, p: TaskProgram, names: dict[str, list[str]], depth: int) -> None:
         self.p, self.depth = p, depth
-        self.names = {
-            "row": list(rows),
-            "list": list(lists),
-            "function": list(functions),
-            "cell": list(cells),
-        }
+        self.names = {what: list(names.get(what, ())) for what in KINDS}
         self.lines: list[str] = []
 
     def inner(self, *rows: str) -> _Block:
-        names = self.names
-        deeper = self.depth + 1
-        return _Block(self.p, [*names["row"], *rows], names["list"], names["function"], names["cell"], deeper)
+        return _Block(self.p, self.names | {"row": [*self.names["row"], *rows]}, self.depth + 1)
 
     def let(self, what: str, value: str) -> None:
         name = self.p.name(what[0])
@@ -147,12 +194,15 @@ class _Block:
 
     def statement(self) -> None:
         choices = [self.call, self.call, self.branch, self.loop, self.list_of, self.mapped, self.kernel]
+        choices += [self.call_all, self.dense, self.option, self.choose, self.tree, self.fold, self.fold_own]
+        if self.p.higher:
+            choices.append(self.call_higher)
         if self.depth < 2:
             choices += [self.closure, self.closure, self.cell]
         if self.names["cell"]:
-            choices += [self.write, self.read, self.bump]
+            choices += 2 * [self.write, self.read, self.bump]
         if self.p.is_rare():
-            choices = [self.check, self.at]
+            choices = [self.check, self.at, self.value]
         choices[self.p.below(len(choices))]()
 
     def kernel(self) -> None:
@@ -166,6 +216,77 @@ class _Block:
                 self.let("row", f"@each({self.function()}, {self.rows()}, {self.row()})")
             case _:
                 self.let("row", f"{self.function()}({self.row()})")
+
+    def call_all(self) -> None:
+        """Call functions of a list, which may be of branches, and have cells in common."""
+        functions = f"Nil[{FUNCTION}]()"
+        for _ in range(1 + self.p.below(3)):
+            functions = f"Cons({self.function()}, {functions})"
+        self.let("row", f"@all({functions}, {self.row()})")
+
+    def call_higher(self) -> None:
+        self.let("row", f"@{self.p.one_of(self.p.higher)}({self.function()}, {self.row()})")
+
+    def dense(self) -> None:
+        self.let("row", f"@dense({self.row()})")
+
+    def option(self) -> None:
+        match self.p.below(4):
+            case 0:
+                self.let("option", f"None[{ROW}]()")
+            case 1:
+                self.let("option", f"@list.nth({self.rows()}, int({self.p.below(3)}))")
+            case 2:
+                self.let("option", f"@option.map({self.function()}, {self.some()})")
+            case _:
+                self.let("option", f"Some({self.row()})")
+
+    def some(self) -> str:
+        options = self.names["option"]
+        return self.p.one_of(options) if options and self.p.below(3) else f"Some({self.row()})"
+
+    def choose(self) -> None:
+        """What there is in an option, or something else, by a function or by a match."""
+        if self.p.below(2):
+            self.let("row", f"@option.get({self.some()}, {self.row()})")
+        else:
+            found = self.p.name("v")
+            block = self.inner(found)
+            if self.depth < 3:
+                block.statement()
+            arm = " ".join([*block.lines, block.row()])
+            self.let(
+                "row", f"match {self.some()} {{ None() => {{ {self.row()} }}, Some({found}) => {{ {arm} }} }}"
+            )
+
+    def tree(self) -> None:
+        if self.names["tree"] and self.p.below(2):
+            self.let("tree", f"@tree.map({self.function()}, {self.p.one_of(self.names['tree'])})")
+        else:
+            self.let("tree", self.rose(2))
+
+    def rose(self, levels: int) -> str:
+        below = f"Nil[{TREE}]()"
+        for _ in range(self.p.below(3) if levels else 0):
+            below = f"Cons({self.rose(levels - 1)}, {below})"
+        return f"Rose({self.row()}, {below})"
+
+    def fold(self) -> None:
+        tree = self.p.one_of(self.names["tree"]) if self.names["tree"] else self.rose(2)
+        added = f"fn(p: {ROW}, q: {ROW}) -> {ROW} {{ sub(q, p) }}"
+        value = self.p.one_of([f"{self.function()}(v)", "@dense(v)", "v"])
+        step = f"fn(v: {ROW}, below: {LIST}) -> {ROW} {{ @list.fold_left({added}, {value}, below) }}"
+        self.let("row", f"@tree.fold({step}, {tree})")
+
+    def fold_own(self) -> None:
+        """A fold that the program itself defines, over a tree whose nodes are written on the spot."""
+        step = self.p.one_of(["add(p, q)", "sub(q, p)", f"add(p, {self.function()}(q))"])
+        self.let("row", f"@up(fn(p: {ROW}, q: {ROW}) -> {ROW} {{ {step} }}, {self.node(3)})")
+
+    def node(self, levels: int) -> str:
+        if not levels or not self.p.below(4):
+            return f"Leaf({self.row()})"
+        return f"Node({self.node(levels - 1)}, {self.node(levels - 1)})"
 
     def mapped(self) -> None:
         match self.p.below(3):
@@ -242,3 +363,6 @@ class _Block:
 
     def at(self) -> None:
         self.let("row", f"@list.at({self.rows()}, int({self.p.below(3) - 1}))")
+
+    def value(self) -> None:
+        self.let("row", f"@option.value({self.some()})")

@@ -21,8 +21,10 @@ from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
 from inlay.memory.plan import Sharing
 from inlay.ops.table import table
+from inlay.pipeline import batches
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
+from tests.property.as_tasks import with_all_tasks
 from tests.property.draw_tasks import TaskProgram
 from tests.python_kernels import callbacks_of, compile_with_python_kernels
 
@@ -87,7 +89,7 @@ def test_modes_agree_with_the_evaluator(block):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))  # 1,000 programs take 45 processor seconds
+@pytest.mark.parametrize("block", range(5))  # 1,000 programs take 50 processor seconds
 def test_modes_agree_with_the_evaluator_more(block):
     for seed in range(1000 * (block + 1), 1000 * (block + 2)):
         compare(seed)
@@ -95,10 +97,21 @@ def test_modes_agree_with_the_evaluator_more(block):
 
 @pytest.mark.slow
 @pytest.mark.llvm
-def test_native_kernels_agree_with_the_evaluator():
-    for seed in range(500_000, 500_100):
+@pytest.mark.parametrize("batch", [False, True], ids=["one by one", "batches"])
+@pytest.mark.parametrize("block", range(3))  # 100 programs take 7 processor seconds
+def test_native_kernels_agree_with_the_evaluator(
+    monkeypatch: pytest.MonkeyPatch, kernels: str, block: int, batch: bool
+) -> None:
+    """The whole route, and the same program once more with every call as a task."""
+    monkeypatch.setattr(batches, "LEAST_SHARED", 1)
+    gathered = 0
+    for seed in range(500_000 + 1000 * block, 500_100 + 1000 * block):
         text = TaskProgram(seed, is_wrong=seed % 2 == 1).text
         module = module_of(text)
-        program = compilation(module, cache="none", plan="parallel").program
+        plan = "parallel" if seed % 4 > 1 else "serial"
+        program = compilation(module, cache=kernels, plan=plan, batch=batch).program
         wanted = outcome(lambda module=module: evaluate(module, INPUTS))
         check_modes(text, program, wanted, NATIVE_MODES)
+        check_modes(text, with_all_tasks(program), wanted, NATIVE_MODES)
+        gathered += any(kernel.batch is not None for kernel in program.kernels)
+    assert (gathered > 30) == batch

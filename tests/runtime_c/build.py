@@ -107,6 +107,7 @@ def drive(
     has_device: bool = False,
     spoil: tuple[int, int] = (0, 0),
     is_spare: bool = False,
+    has_code: bool = False,
 ) -> list[str]:
     """Run files one after the other; return a line for each. See `driver.c`.
 
@@ -115,7 +116,11 @@ def drive(
     """
     flow = 2 if has_device else int(is_flow)
     done = subprocess.run(
-        [driver, f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},0,{int(is_spare)}", *files],
+        [
+            driver,
+            f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},{int(has_code)},{int(is_spare)}",
+            *files,
+        ],
         check=False,
         capture_output=True,
         text=True,

@@ -12,7 +12,8 @@ is a bound, however many turns there are. Of other functions that call themselve
 
 That holds while kernels run one after the other. Where several may run at once a program goes on before what
 it called has ended, so each call counts with all that it has, from the beginning to the end: then calls in
-loops have no bound.
+loops have no bound. A block counts to the end of its function too; where it would be less without that, the
+sum is no more than a bound.
 """
 
 from __future__ import annotations
@@ -137,11 +138,15 @@ class Heap:
         beside = steps_of(items, plan)
         beside = [a + b for a, b in zip(beside, calls, strict=True)]
         alive = steps_of(members, plan)
-        end = plan.moments if self.threads > 1 else max((m.last for m in members), default=0)
+        ends = max((m.last for m in members), default=0)
         begin = members[0].first if part and part.is_tensor and self.threads == 1 else 1
-        whole = steps_of([Item(begin, min(end, plan.moments), block)] if part else (), plan)
-        whole[-1] += alive[-1]
-        steps = [a + b for a, b in zip(whole, beside, strict=True)]
+
+        def with_block(end: int) -> list[int]:
+            whole = steps_of([Item(begin, min(end, plan.moments), block)] if part else (), plan)
+            whole[-1] += alive[-1]
+            return [a + b for a, b in zip(whole, beside, strict=True)]
+
+        steps = with_block(plan.moments if self.threads > 1 else ends)
         if part and not plan.moments:
             steps[0] = max(steps[0], block)
         exact = is_exact and all(self._is_exact(c, plan) for c, _ in sized)
@@ -150,6 +155,8 @@ class Heap:
         # Of what excludes each other only the most is in the last step, so nothing of that is taken off.
         shown = sorted((n for c, n in sized if c.is_result and not c.arms), reverse=True)
         spare = 0 if plan.results is None or self.threads > 1 else sum(shown[plan.results :])
+        # What several threads run may have ended where the block is needed no more, or not.
+        exact &= max(with_block(ends)) == max(steps)
         return Timeline(block, alive, steps, needed, calls, sum(x.bytes for x in left), spare, exact)
 
     def last_of(self, c: Counted, plan: FunctionPlan) -> tuple[int, tuple[int, int] | None]:
