@@ -64,9 +64,9 @@ entry main("token", "n") -> ("scores");
 
 Inputs = dict[str, np.ndarray]
 
-_ANSWERS = 32
-"""A few sessions ask for several answers one after the other, so that they are at work together for longer
-than they take to begin and to end."""
+_ANSWERS = 128
+"""Sessions fewer than this ask for several answers one after the other, so that they are at work together
+for longer than they take to begin and to end."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ def _greedy_load(n: int, random: np.random.Generator) -> Load:
     requests = [
         [
             {"token": np.array(random.integers(0, 1000)), "n": np.array(random.integers(10, 60))}
-            for _ in range(max(1, 8 * _ANSWERS // n))
+            for _ in range(max(1, 2 * _ANSWERS // n))
         ]
         for _ in range(n)
     ]
