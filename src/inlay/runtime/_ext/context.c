@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "platform/posix.h"
 
@@ -17,9 +16,6 @@ typedef struct limits {
 
 static _Thread_local inlay_ext_call_t *current_call;
 static _Thread_local limits_t *current_limits;
-/* The process in which Python gives no signals to this thread; in one forked from here it may. The calls of
- * a server would else take the GIL from each other, every LOOK_NS each. */
-static _Thread_local pid_t deaf_in;
 
 void inlay_ext_enter(inlay_ext_call_t *call)
 {
@@ -58,31 +54,6 @@ PyObject *inlay_ext_inside(PyObject *module, PyObject *unused)
     return PyBool_FromLong(inlay_ext_is_inside());
 }
 
-/* With the GIL: whether Python gives signals to this thread; 1 also where it cannot say. */
-static int finds_signals(void)
-{
-    PyObject *threading = PyImport_ImportModule("threading");
-    PyObject *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
-    PyObject *ident = main ? PyObject_GetAttrString(main, "ident") : NULL;
-    int found = 1;
-    if (ident && PyLong_Check(ident)) found = PyLong_AsUnsignedLong(ident) == PyThread_get_thread_ident();
-    if (PyErr_Occurred()) PyErr_Clear();
-    Py_XDECREF(ident);
-    Py_XDECREF(main);
-    Py_XDECREF(threading);
-    return found;
-}
-
-/* With the GIL: look for signals, and remember it of threads that get none. */
-static int look_for_signals(void)
-{
-    if (!finds_signals()) {
-        deaf_in = getpid();
-        return 0;
-    }
-    return PyErr_CheckSignals() != 0;
-}
-
 int inlay_ext_poll(void)
 {
     inlay_ext_call_t *call = current_call;
@@ -93,9 +64,8 @@ int inlay_ext_poll(void)
     if (limit != INLAY_OK) return (int)limit;
     if (call && now < call->next_look) return 0;
     if (call) call->next_look = now + LOOK_NS;
-    if (deaf_in == getpid()) return 0;
     gil = PyGILState_Ensure();
-    is_interrupted = look_for_signals();
+    is_interrupted = PyErr_CheckSignals() != 0;
     PyGILState_Release(gil);
     return is_interrupted ? INLAY_CANCELLED : 0;
 }
