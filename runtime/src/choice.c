@@ -22,7 +22,7 @@ enum { SEQUENTIAL, PARALLEL };
 int inlay_choice_open(inlay_activation_t *m)
 {
     size_t bytes = m->module->n_entries * sizeof *m->choices;
-    if (!m->config.chooses || !m->is_paid || !m->host->now || !bytes) return 1;
+    if (!m->config.chooses || !m->host->now || !bytes) return 1;
     m->choices = m->host->allocate(m->host->user, bytes, 64);
     if (m->choices) memset(m->choices, 0, bytes);
     return m->choices != NULL;

@@ -117,6 +117,7 @@ static inlay_status_t check_spaces(inlay_activation_t *m, const inlay_kernel_t *
 
 /* The longest time that a kernel is taken to take. */
 #define MOST_NS ((int64_t)1 << 40)
+#define UNKNOWN_NS 1000000000 /* what a program says of a kernel whose time nobody knows; see UNKNOWN_COST */
 
 /* Whether the tensors have the bytes that the code may touch. The verifier does not see sizes: without
  * this, a wrong program in a file could let right code write anywhere. */
@@ -217,7 +218,7 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     if (kernel->body == INLAY_BODY_CALLBACK)
         is_short = !m->config.callbacks_anywhere && !inlay_execute_starts(m);
     if (m->is_alone) is_short = 1;
-    if (m->issuer.work < INT64_MAX - MOST_NS) m->issuer.work += cost;
+    if (cost < UNKNOWN_NS && m->issuer.work < INT64_MAX - UNKNOWN_NS) m->issuer.work += cost;
     if (!inlay_takes_tensors(kernel) && !inlay_leaves_host(kernel))
         INLAY_TRY(workspace_bytes(m, kernel, tensors, now->parts, &bytes));
     if (m->issuer.is_sequential || kernel->is_ordered) {

@@ -208,6 +208,10 @@ class BatchRecord:
     shared: tuple[int, ...] = ()
 
 
+UNKNOWN_COST: Formula = (1_000_000_000,)
+"""Of a kernel whose time nobody predicts: it is no part of what calls of other sizes are compared by."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """What `INVOKE` runs.
@@ -223,7 +227,7 @@ class Kernel:
         workspace_in_port: whether the last port, which is written, is such a workspace: it is taken where it
             is enough for all parts of a run, and else one that the machine allocates stands in its place.
         cost: predicted time on one thread in nanoseconds, a formula over the integers. A kernel
-            predicted to be shorter than a hand-off runs as part 0 of 1.
+            predicted to be shorter than a hand-off runs as part 0 of 1; `UNKNOWN_COST` counts as long.
         assertions: messages of what a phase may find not to hold.
         batch: what may run instead of several calls; None for nothing.
         ordered: whether it does more than to write its ports. Then whatever precedes it in the
@@ -240,7 +244,7 @@ class Kernel:
     body: Body
     workspace: Formula | None = None
     workspace_per_part: bool = False
-    cost: Formula = (1_000_000_000,)
+    cost: Formula = UNKNOWN_COST
     assertions: tuple[str, ...] = ()
     batch: BatchRecord | None = None
     ordered: bool = False

@@ -69,8 +69,8 @@ def add_model_arguments(
         parser.add_argument(
             "--mode",
             choices=MODES,
-            help="one kernel after the other (the default), as soon as "
-            "their inputs are there, or in an order that --schedule picks",
+            help="one kernel after the other, as soon as their inputs are there, or in an order that "
+            "--schedule picks; by default as the program suits, which `run` says",
         )
         parser.add_argument("--schedule", type=integer(0, MOST), metavar="SEED", help="of --mode replay")
     add_extern_argument(parser)

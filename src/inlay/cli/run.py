@@ -99,6 +99,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     output.say(f"  a call took {size_text(usage.peak_bytes)} for tensors at most at once, beside inputs")
     describe_arrays(inputs, output, what="input")
     describe_arrays(outputs, output, what="output")
+    output.say(f"  mode {loaded.executable.mode}")
     of = f" (the best of {runs}; first {first * 1e3:.2f} ms)" if runs > 1 else ""
     output.say(f"  prepared in {compiled:.2f} s, ran in {best * 1e3:.2f} ms{of}")
     if arguments.profile:
@@ -113,6 +114,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     output.record(
         model=str(arguments.model),
         report=dict(loaded.facts),
+        mode=asdict(loaded.executable.mode),
         usage=asdict(usage),
         inputs=arrays_record(inputs),
         outputs=arrays_record(outputs),

@@ -39,6 +39,7 @@ from inlay.pipeline.leases import Leases
 from inlay.runtime.calls import DriverCall
 from inlay.runtime.native import Callback
 from inlay.runtime.streams import StreamCall
+from inlay.vm.link import cost_of
 from inlay.vm.signature import port_sizes
 
 T = TypeVar("T")
@@ -334,6 +335,7 @@ def _kernel(kernel: Kernel, code: DeviceKernel, memory: int) -> bc.Kernel:
         _ports(kernel),
         len(kernel.ints),
         bc.DeviceBody(memory, kernel.name, phases),
+        cost=cost_of(kernel),
         assertions=code.assertions,
         sizes=port_sizes(kernel),
     )

@@ -47,6 +47,7 @@ from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.growing import GrowingRuns, Updates
 from inlay.runtime.host_cpu import check_target
+from inlay.runtime.modes import mode_of
 from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
 from inlay.runtime.promise import kept, promise_of
@@ -69,6 +70,7 @@ class Executable:
     Attributes:
         entries: what can be called; the first one is called where none is named.
         threads: parts that parallel kernels are divided into.
+        mode: how calls go through the program, and why so.
     """
 
     def __init__(
@@ -94,8 +96,9 @@ class Executable:
         self.threads = settings.threads
         self._requests = Requests(settings.activations, settings.waiting)
         kernels = self._container.kernels()
-        if settings.mode is None:
-            settings = replace(settings, mode=self._suited(kernels, settings.threads))
+        devices = bool(self._container.devices())
+        self.mode = mode_of(settings.mode, kernels, devices=devices, threads=settings.threads)
+        settings = replace(settings, mode=self.mode.mode)
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
         functions |= opened_kept(self._container.program, self._container.properties(), callbacks or {})
@@ -130,18 +133,6 @@ class Executable:
             for specs in ((*entry.inputs, *entry.outputs) for entry in self.entries)
         ]
         self._short = self._shortest()
-
-    def _suited(self, kernels: Sequence[Kernel], threads: int) -> Mode | None:
-        """Return the mode for a program on so many threads; None where calls may choose.
-
-        Kernels of a batch can run as one only where several are in flight. Callbacks see the order in
-        which they run, and devices take their launches from one thread, unless somebody asks for more.
-        """
-        if any(kernel.batch is not None for kernel in kernels):
-            return "parallel"
-        has_callbacks = any(isinstance(kernel.body, HostBody) for kernel in kernels)
-        is_plain = not has_callbacks and not self._container.devices()
-        return None if threads > 1 and is_plain else "sequential"
 
     def _table(self, kernels: Sequence[Kernel]) -> Strings | None:
         """Return the table of strings; None where nothing can look into one.

@@ -110,7 +110,7 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         tuple(_access(p) for p in kernel.ports),
         len(kernel.ints),
         bc.ImageBody(phases),
-        cost=_cost(kernel),
+        cost=cost_of(kernel),
         sizes=port_sizes(kernel),
         spans=() if kernel.accesses is None else kernel.accesses.used[: len(kernel.ports)],
     )
@@ -152,12 +152,12 @@ def _foreign(kernel: Kernel) -> bc.Kernel:
             raise InternalError(f"a kernel of kind {other.kind} has no code", where=kernel.name)
     ports = tuple(_access(p) for p in kernel.ports)
     ordered = kernel.resource is not None
-    return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=_cost(kernel), ordered=ordered)
+    return bc.Kernel(kernel.name, ports, len(kernel.ints), body, cost=cost_of(kernel), ordered=ordered)
 
 
-def _cost(kernel: Kernel) -> Formula:
+def cost_of(kernel: Kernel) -> Formula:
     """Return the predicted time over the integers; unknown and unwieldy costs count as long."""
     found = None if kernel.cost_ns is None else formula(kernel.cost_ns, positions_of(kernel))
     if found is None or check(found, len(kernel.ints)) is not None:
-        return (1_000_000_000,)
+        return bc.UNKNOWN_COST
     return found

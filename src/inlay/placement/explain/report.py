@@ -49,7 +49,9 @@ def _totals(e: Explanation) -> list[str]:
         lines.append(f"  first device that can: {time_text(e.first_fit_ns)} ({share:.0f} % saved)")
     lines += [f"  {d} runs kernels on {n} threads" for d, n in e.threads.items() if n > 1]
     if sum(ns > 0 for ns in e.busy_ns.values()) > 1:
-        lines.append("  devices are counted as working side by side, as they do with --mode parallel")
+        lines.append(
+            "  devices are counted as working side by side, as they do where calls are faster so (--mode)"
+        )
     if not e.is_measured and len(e.busy_ns) > 1:
         lines.append("  by the board's figures; `inlay bench --calibrate` measures this machine")
     lines += [_size(e, name) for name in e.sizes]
