@@ -11,13 +11,24 @@ typedef struct job {
     void *const *buffers;
     const int64_t *ints;
     int64_t *answers; /* one for each part */
-    int64_t parts;
+    int64_t parts, pieces;
+    int is_backwards;
 } job_t;
 
+/* A part of a phase, or the pieces that it consists of. A kernel that reads more weights than a cache holds,
+ * once, and runs again finds none of them there if it always begins at the same end: each replaces the one
+ * that is needed next. So it goes forwards and backwards in turn. What pieces compute does not depend on it;
+ * of several that fail, the first one counts. */
 static void run_part(void *argument, int64_t part)
 {
     const job_t *job = argument;
-    job->answers[part] = job->run(job->buffers, job->ints, part, job->parts);
+    int64_t begin = part * job->pieces / job->parts, end = (part + 1) * job->pieces / job->parts, at;
+    job->answers[part] = 0;
+    for (at = begin; at < end; at++) {
+        int64_t piece = job->is_backwards ? end - 1 - (at - begin) : at;
+        int64_t answer = job->run(job->buffers, job->ints, piece, job->pieces);
+        if (answer && (job->is_backwards || !job->answers[part])) job->answers[part] = answer;
+    }
 }
 
 /* The assertion that the first part complains of, so that it does not depend on timing. */
@@ -56,6 +67,8 @@ static inlay_status_t run_phases(const inlay_activation_t *m, const inlay_comman
         job.ints = command->ints;
         job.answers = command->answers;
         job.parts = phase->parallel ? command->parts : 1;
+        job.pieces = phase->parallel > job.parts ? phase->parallel : job.parts;
+        job.is_backwards = (int)command->is_backwards;
         if (job.parts > 1 && !command->is_undivided && m->host->parallel)
             m->host->parallel(m->host->user, run_part, &job, job.parts);
         else

@@ -76,6 +76,7 @@ struct inlay_command {
     inlay_edge_t *successors;
     int64_t parts;
     int is_undivided;                 /* whoever runs it does all parts */
+    uint32_t is_backwards;            /* pieces of parts, the last one first */
     int64_t ns;                       /* predicted; the hand-off where that is not known */
     uint32_t is_beside;               /* it ran while another one did */
     void *workspace;

@@ -100,6 +100,7 @@ inlay_status_t inlay_issue_kernel(inlay_activation_t *m, uint32_t index, const i
     c->index = index;
     c->parts = parts;
     c->ns = m->now->ns;
+    c->is_backwards = m->now->is_backwards;
     c->on_caller = kernel->body == INLAY_BODY_CALLBACK && !m->config.callbacks_anywhere;
     if (inlay_leaves_host(kernel)) {
         inlay_command_address(m, c, tensors);

@@ -203,10 +203,11 @@ inlay_status_t inlay_invoke(inlay_activation_t *m, uint32_t index)
     cost = predicted(m, index, kernel);
     is_short = cost < m->config.hand_off_ns;
     now->ns = cost + INLAY_COMMAND_NS;
+    now->is_backwards = m->predictions[index].runs++ & 1;
     now->parts = is_short || inlay_all_delegated(m) || inlay_leaves_host(kernel) ? 1 : m->config.parts;
     if (now->space) is_short = 0; /* waiting for a device is never short */
     m->issuer.unasked += now->ns;
-    if (!is_short || m->issuer.unasked >= INLAY_POLL_NS) {
+    if (now->space || m->issuer.unasked >= INLAY_POLL_NS) {
         m->issuer.unasked = 0;
         INLAY_TRY(inlay_poll(m));
     }

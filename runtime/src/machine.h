@@ -83,6 +83,7 @@ typedef struct inlay_prediction {
     int64_t ints[INLAY_PREDICTED_INTS];
     int64_t cost;
     uint32_t is_known;
+    uint32_t runs; /* launches so far: every second one goes backwards */
 } inlay_prediction_t;
 
 struct inlay_activation {

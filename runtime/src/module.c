@@ -272,7 +272,7 @@ static void read_body(inlay_reader_t *reader, inlay_kernel_t *kernel)
     }
     for (i = 0; i < kernel->n_phases && !reader->failed; i++) {
         uint64_t offset = (uint64_t)inlay_read_wide(reader);
-        kernel->phases[i].parallel = inlay_read_below(reader, 2);
+        kernel->phases[i].parallel = inlay_read_below(reader, INLAY_MOST_PIECES + 1);
         if (offset >= module->image_bytes) {
             reader->failed = 1;
             return;

@@ -23,9 +23,11 @@ typedef struct inlay_function {
     uint32_t effects; /* EFFECT_..: of its code and of all functions that this names */
 } inlay_function_t;
 
+#define INLAY_MOST_PIECES 16
+
 typedef struct inlay_step {
     inlay_phase_t run;
-    uint32_t parallel;
+    uint32_t parallel;     /* 0, or how many pieces parts consist of; see command.c */
     inlay_formula_t items; /* of a kernel of a device */
 } inlay_step_t;
 

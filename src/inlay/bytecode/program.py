@@ -99,6 +99,9 @@ class AccessCode(IntEnum):
     READ_WRITE = 3
 
 
+MOST_PIECES = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A step of a native kernel.
@@ -106,10 +109,14 @@ class Phase:
     Attributes:
         offset: of its first instruction in the image, in bytes.
         parallel: whether it is called once for each of `parts` parts (else once, as part 0 of 1).
+        pieces: of a parallel one, at most `MOST_PIECES`: fewer parts do so many pieces, forwards in one run
+            of the kernel and backwards in the next. What the caches still hold of the last run is then read
+            before it is replaced.
     """
 
     offset: int
     parallel: bool = False
+    pieces: int = 1
 
 
 @dataclass(frozen=True, slots=True)

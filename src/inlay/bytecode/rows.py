@@ -12,6 +12,7 @@ from inlay.base.diagnostics import error
 from inlay.bytecode.formula import MAX_STEPS, OPERATOR_NAMES, Arg, Formula
 from inlay.bytecode.isa import DTYPES, MAX_RANK, Kind
 from inlay.bytecode.program import (
+    MOST_PIECES,
     AccessCode,
     BatchRecord,
     Body,
@@ -177,10 +178,14 @@ class Words:
             return None
         return BatchRecord(kernel - 1, tuple(self.word() for _ in range(self.count())))
 
+    def _phase(self) -> Phase:
+        offset, pieces = self.wide(), self.below(MOST_PIECES + 1, "pieces")
+        return Phase(offset, pieces > 0, max(1, pieces))
+
     def _body(self) -> Body:
         match self.below(6, "body"):
             case 0:
-                return ImageBody(tuple(Phase(self.wide(), self.flag()) for _ in range(self.count())))
+                return ImageBody(tuple(self._phase() for _ in range(self.count())))
             case 1:
                 return SymbolBody(self.string(), self.flag())
             case 2:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inlay.bytecode import formula
 from inlay.bytecode.isa import DTYPES, MAX_COUNT, MAX_FRAME, MAX_RANK, MAX_SHAPE_INPUTS, Kind
 from inlay.bytecode.program import (
+    MOST_PIECES,
     AccessCode,
     BatchRecord,
     CopyBody,
@@ -134,6 +135,8 @@ def _kernel_findings(where: str, kernel: Kernel, program: Program) -> Iterator[F
             for phase in phases:
                 if not 0 <= phase.offset < len(program.image):
                     yield Finding(where, f"offset {phase.offset} is outside the image")
+                if not 1 <= phase.pieces <= (MOST_PIECES if phase.parallel else 1):
+                    yield Finding(where, f"a phase is to be run in {phase.pieces} pieces")
         case SymbolBody(symbol=name) | HostBody(name=name):
             if not name:
                 yield Finding(where, "its body has no name")

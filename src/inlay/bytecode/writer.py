@@ -229,7 +229,7 @@ def _kernels(program: Program, strings: _Strings) -> bytes:
             case ImageBody(phases=phases):
                 words += [0, len(phases)]
                 for phase in phases:
-                    words += [*_wide(phase.offset), int(phase.parallel)]
+                    words += [*_wide(phase.offset), phase.pieces if phase.parallel else 0]
             case SymbolBody(symbol=symbol, parallel=parallel):
                 words += [1, strings(symbol), int(parallel)]
             case HostBody(name=name):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import assert_never
 
 from inlay.arith.expr import Int, from_atom
@@ -104,7 +105,11 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         raise InternalError(
             f"its code takes {len(code.dims)} integers, its calls give {len(kernel.ints)}", where=kernel.name
         )
-    phases = tuple(bc.Phase(p.offset, p.parallel) for p in code.phases)
+    pieces = _pieces(kernel)
+    phases = tuple(
+        bc.Phase(p.offset, p.parallel, pieces.get(i, 1) if p.parallel else 1)
+        for i, p in enumerate(code.phases)
+    )
     return bc.Kernel(
         kernel.name,
         tuple(_access(p) for p in kernel.ports),
@@ -114,6 +119,29 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         sizes=port_sizes(kernel),
         spans=() if kernel.accesses is None else kernel.accesses.used[: len(kernel.ports)],
     )
+
+
+_PIECE_BYTES = 64 << 10
+_NS_PER_BYTE = 0.4
+"""A product of four rows with f32 weights is predicted to take so long for each byte of them."""
+
+
+def _pieces(kernel: Kernel) -> dict[int, int]:
+    """Return how many pieces phases are run in that read many bytes and do little with each.
+
+    These are products of few rows with weights that fill a good part of a cache: see `bc.Phase.pieces`.
+    Kernels with scratch for each part may prepare there what all of a part reads, and stay whole.
+    """
+    cost = None if kernel.cost_ns is None else kernel.cost_ns.value
+    if cost is None or kernel.accesses is None or any(w.per_part for w in kernel.workspaces):
+        return {}
+    found: dict[int, int] = {}
+    for port, (first, last) in zip(kernel.ports, kernel.accesses.used, strict=False):
+        size = prod(d.value or 0 for d in port.type.shape) * port.type.dtype.itemsize
+        count = min(size // _PIECE_BYTES, bc.MOST_PIECES)
+        if port.access is Access.READ and count > 1 and cost < _NS_PER_BYTE * size:
+            found |= {phase: max(count, found.get(phase, 1)) for phase in range(first, last + 1)}
+    return found
 
 
 def _with_scratch(made: bc.Kernel, kernel: Kernel) -> bc.Kernel:

@@ -380,7 +380,12 @@ def _read_body(line: _Line, names: Sequence[str]) -> Body:
         case "image":
             phases: list[Phase] = []
             while line.peek().isdigit():
-                phases.append(Phase(line.number(), mode()))
+                offset, parallel = line.number(), mode()
+                pieces = 1
+                if line.peek() == "pieces":
+                    line.expect("pieces")
+                    pieces = line.number()
+                phases.append(Phase(offset, parallel, pieces))
             return ImageBody(tuple(phases))
         case "symbol":
             return SymbolBody(line.string(), mode())

@@ -163,6 +163,7 @@ def _kernel_line(kernel: Kernel) -> str:
             words.append("image")
             for phase in phases:
                 words += [str(phase.offset), "parallel" if phase.parallel else "serial"]
+                words += ["pieces", str(phase.pieces)] if phase.pieces > 1 else []
         case SymbolBody(symbol=symbol, parallel=parallel):
             words += ["symbol", quote(symbol), "parallel" if parallel else "serial"]
         case HostBody(name=name):

@@ -49,7 +49,7 @@ def sample() -> Program:
             "add",
             ports,
             1,
-            ImageBody((Phase(0, parallel=True), Phase(16))),
+            ImageBody((Phase(0, parallel=True, pieces=5), Phase(16))),
             formula.parse("4*n", n),
             True,
             formula.parse("10 + n//8", n),
