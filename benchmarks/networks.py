@@ -187,7 +187,7 @@ def measured(case: Case, threads: int, peak: float, given: argparse.Namespace) -
 
 def _calls(row: Row, path: Path, inputs: Arrays, given: argparse.Namespace) -> dict[str, peers.Call]:
     """Return a call of each engine; those that refuse or differ are noted in the row."""
-    executable = inlay.compile(path, threads=row.threads, cache="none")
+    executable = inlay.compile(path, threads=row.threads, cache="none", accuracy=given.accuracy)
     ordered = [inputs[spec.name] for spec in executable.inputs]
 
     def ours() -> Sequence[np.ndarray]:
@@ -315,6 +315,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.15, help="of each engine in each round")
     parser.add_argument("--peers", nargs="*", default=["onnxruntime", "openvino", "torch", "inductor"])
+    parser.add_argument("--accuracy", type=float, default=1e-4, help="error that our products may have")
     parser.add_argument("--no-costs", action="store_true", help="do not measure compiling")
     parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
     parser.add_argument("--write", type=Path, help="write the page of results to this file")

@@ -8,19 +8,33 @@ stay in the last cache.
 
 Floats are done block by block, and a block's temporaries stay in the second cache: `float_lines` says how
 many lines of tiles make one. There, an element costs about as much to transform as `FLOAT_TRANSFORM`
-multiply-adds (13 with AVX-512 at 190 GFLOP/s, less where the plain sums have few channels to run over), and a
-weight that is not in the second cache about as much to load as `LOAD` of them. There are 16 weights for 9.
+multiply-adds (13 with AVX-512 at 190 GFLOP/s, less where the plain sums have few channels to run over), and
+a weight that is not in the second cache about as much to load as `LOAD` of them. There are 16 weights for
+9, and with tiles of 4 x 4 results 36, which read 36 elements of the input where four tiles of 2 x 2 read 64.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), section 4.
 """
 
 from __future__ import annotations
 
+SUMS_ERROR = 2e-5
+"""Max abs error over max abs result that plain sums of floats have at most."""
+FLOAT_ERROR = {2: 1e-4, 4: 2e-4}
+"""The same of Winograd's forms of floats, by rows of a tile's results: see `ops/_winograd_forms.py`."""
+ACCURACY = FLOAT_ERROR[2]
+"""What is allowed where nobody says."""
+
 TRANSFORM = 24
-FLOAT_TRANSFORM = 10
+FLOAT_TRANSFORM = {2: 10, 4: 16}
+"""By rows of a tile's results."""
 LOAD = 12
-NEAR_TILES, FAR_TILES = 10, 40
-"""In a block, at least: each weight is loaded once for so many, from the second cache or from beyond."""
+RELOAD = {2: 12, 4: 1}
+"""As `LOAD`, for all blocks but the first one of an image. Where blocks are of few tiles, the last cache
+keeps up with products: 79 GB/s for 9 MB of weights and 5 tiles (Zen 5)."""
+NEAR_TILES, FAR_TILES = {2: 10, 4: 4}, {2: 40, 4: 4}
+"""In a block, at least, by rows of a tile's results: each weight is loaded once for so many, from the second
+cache or from beyond. Larger tiles take more memory for each, which is to stay in the second cache:
+20 x 20 x 256 takes 596 us with 5 tiles of 4 x 4 in a block and 795 with all 25 in one."""
 FEWEST_BLOCKS = 4
 """That threads share; with fewer, an image is one block, and threads share each step."""
 _TILE = 2
@@ -55,7 +69,15 @@ def integer_scratch(rows: int, columns: int, c: int, oc: int, *, images: int) ->
 
 
 def float_lines(
-    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
+    rows: int,
+    columns: int,
+    c: int,
+    oc: int,
+    *,
+    images: int | None,
+    l2_bytes: int,
+    cache_bytes: int,
+    tile: int = 2,
 ) -> int | None:
     """Return how many lines of tiles make a block of floats; None where the plain sums are faster.
 
@@ -67,15 +89,17 @@ def float_lines(
         images: how many; None where that is not known.
         l2_bytes: size of the second cache.
         cache_bytes: size of the last cache; 0 where there is none.
+        tile: rows and columns of the result that a tile gives.
     """
-    found = _lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes, cache_bytes=cache_bytes)
+    sizes = (rows, columns, c, oc)
+    found = _lines(*sizes, images=images, l2_bytes=l2_bytes, cache_bytes=cache_bytes, tile=tile)
     if images is not None:
         return found
-    alone = _lines(rows, columns, c, oc, images=1, l2_bytes=l2_bytes, cache_bytes=cache_bytes)
-    whole = [alone] if alone == -(-rows // _TILE) else []
+    alone = _lines(*sizes, images=1, l2_bytes=l2_bytes, cache_bytes=cache_bytes, tile=tile)
+    whole = [alone] if alone == -(-rows // tile) else []
     options = [n for n in (found, *whole) if n is not None]
     return max(
-        options, key=lambda n: float_gain(rows, columns, c, oc, n, images=1, l2_bytes=l2_bytes), default=None
+        options, key=lambda n: float_gain(*sizes, n, images=1, l2_bytes=l2_bytes, tile=tile), default=None
     )
 
 
@@ -84,31 +108,49 @@ FEWEST_CHANNELS = 16
 
 
 def float_options(
-    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
+    rows: int,
+    columns: int,
+    c: int,
+    oc: int,
+    *,
+    images: int | None,
+    l2_bytes: int,
+    cache_bytes: int,
+    tile: int = 2,
 ) -> list[int]:
     """Return how many lines of tiles blocks of floats may have, whatever is faster; arguments as above."""
     if min(c, oc) < FEWEST_CHANNELS:
         return []
-    usual = _usual_lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes)
-    high = -(-rows // _TILE)
+    usual = _usual_lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes, tile=tile)
+    high = -(-rows // tile)
     found = dict.fromkeys((usual, -(-usual // 2), min(2 * usual, high), high))
-    return [n for n in found if float_scratch(columns, c, oc, n) <= max(cache_bytes, l2_bytes)]
+    return [n for n in found if float_scratch(columns, c, oc, n, tile) <= max(cache_bytes, l2_bytes)]
 
 
 def _lines(
-    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, cache_bytes: int
+    rows: int,
+    columns: int,
+    c: int,
+    oc: int,
+    *,
+    images: int | None,
+    l2_bytes: int,
+    cache_bytes: int,
+    tile: int,
 ) -> int | None:
-    lines = _usual_lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes)
-    pays_off = float_gain(rows, columns, c, oc, lines, images=images, l2_bytes=l2_bytes) > 0
-    held = float_scratch(columns, c, oc, lines)
+    lines = _usual_lines(rows, columns, c, oc, images=images, l2_bytes=l2_bytes, tile=tile)
+    pays_off = float_gain(rows, columns, c, oc, lines, images=images, l2_bytes=l2_bytes, tile=tile) > 0
+    held = float_scratch(columns, c, oc, lines, tile)
     return lines if pays_off and held <= max(cache_bytes, l2_bytes) else None
 
 
-def _usual_lines(rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int) -> int:
+def _usual_lines(
+    rows: int, columns: int, c: int, oc: int, *, images: int | None, l2_bytes: int, tile: int
+) -> int:
     """Return how many lines of tiles a block has such that weights are loaded often enough."""
-    high, wide = -(-rows // _TILE), -(-columns // _TILE)
-    is_far = 4 * _TRANSFORMED * c * oc > l2_bytes
-    least = -(-(FAR_TILES if is_far else NEAR_TILES) // wide)
+    high, wide = -(-rows // tile), -(-columns // tile)
+    is_far = 4 * (tile + 2) ** 2 * c * oc > l2_bytes
+    least = -(-(FAR_TILES if is_far else NEAR_TILES)[tile] // wide)
     if images is None:
         least = min(least, -(-high // FEWEST_BLOCKS))
     least = min(least, high)
@@ -120,22 +162,27 @@ def _usual_lines(rows: int, columns: int, c: int, oc: int, *, images: int | None
 
 
 def float_gain(
-    rows: int, columns: int, c: int, oc: int, lines: int, *, images: int | None, l2_bytes: int
+    rows: int, columns: int, c: int, oc: int, lines: int, *, images: int | None, l2_bytes: int, tile: int = 2
 ) -> int:
     """Return how many multiply-adds Winograd's form of floats saves by blocks of so many lines of tiles.
 
     Loads of weights and transforms are counted as multiply-adds that take as long.
     """
-    high, wide = -(-rows // _TILE), -(-columns // _TILE)
-    blocks = -(-high // lines)
+    high, wide = -(-rows // tile), -(-columns // tile)
+    blocks, terms = -(-high // lines), (tile + 2) ** 2
     count = images or 1
-    load = LOAD if 4 * _TRANSFORMED * c * oc > l2_bytes else 0
-    transformed = _TRANSFORMED * count * blocks * lines * wide * (c * oc + FLOAT_TRANSFORM * (c + oc))
-    direct = _DIRECT // _TILE**2 * c * oc * (count * rows * columns + load)
+    is_far = 4 * terms * c * oc > l2_bytes
+    transformed = terms * count * blocks * lines * wide * (c * oc + FLOAT_TRANSFORM[tile] * (c + oc))
+    direct = _DIRECT // _TILE**2 * c * oc * (count * rows * columns + LOAD * is_far)
     # Each block loads all weights anew.
-    return direct - transformed - _TRANSFORMED * c * oc * load * count * blocks
+    loads = (LOAD + RELOAD[tile] * (count * blocks - 1)) * is_far
+    return direct - transformed - terms * c * oc * loads
 
 
-def float_scratch(columns: int, c: int, oc: int, lines: int) -> int:
-    """Return the bytes of transformed tiles of a block: of the input and of the result."""
-    return 4 * _TRANSFORMED * lines * -(-columns // _TILE) * (c + oc)
+def float_scratch(columns: int, c: int, oc: int, lines: int, tile: int = 2) -> int:
+    """Return the bytes of a block: of transformed tiles, of the input and of the result, and of the lines
+    that they are made of, as they are and transformed once.
+    """
+    wide = -(-columns // tile)
+    read = (tile * lines + 2 + lines * (tile + 2)) * (tile * wide + 2) * c
+    return 4 * ((tile + 2) ** 2 * lines * wide * (c + oc) + read)

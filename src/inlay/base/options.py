@@ -52,7 +52,7 @@ def option(
     choices: Sequence[Any] = (),
     flag: str = "",
     metavar: str = "",
-    least: int | None = None,
+    least: float | None = None,
 ) -> Any:
     """Declare a field of an options class.
 
@@ -127,7 +127,7 @@ def resolve(kind: type[T], *layers: Layer, beside: Sequence[str] = ()) -> Resolv
                 value = _read(given, hints[name])
                 _check_choice(value, fields[name].metadata.get("choices", ()))
                 least = fields[name].metadata.get("least")
-                if least is not None and value < least:
+                if least is not None and not value >= least:  # NaN is refused as well
                     raise ValueError(f"at least {least}")
             except ValueError as failure:
                 findings.error("option.bad-value", f"found {name}={given!r}, needed {failure}", span=place)

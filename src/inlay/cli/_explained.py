@@ -245,6 +245,8 @@ def _precision(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
         else:
             found = Counter(f"{p.operator}: {why}" for p, why in wide)
             yield from (f"  {n:4} x {what}" for what, n in found.most_common())
+    yield f"errors of products in f32: at most {e.accuracy:g} of their largest result (--accuracy)"
+    yield from (f"  {n:4} x {form}" for form, n in e.forms)
     for dtype in sorted({str(s.dtype) for s in e.stored}):
         for kept in (True, False):
             chosen = [s for s in e.stored if str(s.dtype) == dtype and s.is_kept is kept]

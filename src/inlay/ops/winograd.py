@@ -159,9 +159,10 @@ def _rule(ctx: TypeContext, a: WinogradAttrs, args: Types) -> TensorType:
 
 
 def tiles_of(
-    x: Array, pads: tuple[int, ...], channels: int, dtype: np.dtype[Any], outside: int = 0
+    x: Array, pads: tuple[int, ...], channels: int, dtype: np.dtype[Any], outside: int = 0, tile: int = 2
 ) -> tuple[Array, int, int]:
-    """Return the tiles of images, `[n, line, column, c, 4, 4]`, and the rows and columns of the result.
+    """Return the tiles of images, `[n, line, column, c, tile + 2, tile + 2]`, and the rows and columns of the
+    result.
 
     Args:
         x: the image, `[n, h, w, c]`.
@@ -169,14 +170,16 @@ def tiles_of(
         channels: of the tiles; those behind the last one are `outside`.
         dtype: of the tiles.
         outside: what padding has.
+        tile: rows and columns of the result that a tile gives.
     """
     n, height, width, c = x.shape
     top, left, bottom, right = pads or (0, 0, 0, 0)
     oh, ow = height + top + bottom - 2, width + left + right - 2
-    th, tw = -(-oh // 2), -(-ow // 2)
-    full = np.full((n, 2 * th + 2, 2 * tw + 2, channels), outside, dtype)
+    th, tw = -(-oh // tile), -(-ow // tile)
+    full = np.full((n, tile * th + 2, tile * tw + 2, channels), outside, dtype)
     full[:, top : top + height, left : left + width, :c] = x
-    return np.lib.stride_tricks.sliding_window_view(full, (4, 4), (1, 2))[:, ::2, ::2], oh, ow
+    windows = np.lib.stride_tricks.sliding_window_view(full, (tile + 2, tile + 2), (1, 2))
+    return windows[:, ::tile, ::tile], oh, ow
 
 
 def _reference(a: WinogradAttrs, x: Array, u: Array) -> Array:

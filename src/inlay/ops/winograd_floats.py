@@ -1,20 +1,20 @@
-"""Convolutions of 3 x 3 of floats by Winograd's F(2x2, 3x3), block by block.
+"""Convolutions of 3 x 3 of floats by Winograd's F(m x m, 3 x 3), block by block.
 
-The sums are those of `ops/winograd.py`; weights are transformed with G itself, halves and all, so nothing
-is divided afterwards. Some lines of tiles are a *block*, and every temporary has the blocks as an axis
-of its own:
+The sums are those of `ops/_winograd_forms.py`, for `m` of 2 and 4. Some lines of tiles are a *block*, and
+every temporary has the blocks as an axis of its own:
 
-    lines[n, block, 2 * lines + 2, columns, c]     the input that a block reads, padding written out
-    tiles[n, block, 16, lines * tiles, c]          transformed tiles
-    products[n, block, 16, lines * tiles, oc]      one matrix product for each of 16 elements
-    y[n, rows, columns, oc]                        transformed back
+    lines[n, block, m * lines + 2, columns, c]           the input that a block reads, padding written out
+    halves[n, block, lines, m + 2, columns, c]           columns of it transformed, for each line of tiles
+    tiles[n, block, (m + 2)^2, lines * tiles, c]         transformed tiles
+    products[n, block, (m + 2)^2, lines * tiles, oc]     one matrix product for each element of a tile
+    y[n, rows, columns, oc]                              transformed back
 
 So a schedule runs these four for one block after the other, and temporaries of one stay in the second
 cache. Lines that two blocks read are copied twice.
 
-Rounding is a little larger than that of plain sums: elements of a tile are sums of four elements of the
-input, and results are sums of nine products of those. An infinity becomes NaN in all four results of
-each tile that reads it, as its difference with itself is taken.
+Rounding is a little larger than that of plain sums: elements of a tile are sums of elements of the input, and
+results are sums of products of those. An infinity becomes NaN in all results of each tile that reads it,
+as its difference with itself is taken.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks (2015), section 4.1.
 """
@@ -37,64 +37,73 @@ from inlay.ops._define import FusionPattern, OpDef, Sample, define
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 from inlay.ops._windows import resolve
-from inlay.ops.matmul import PackAttrs, inside_panels
-from inlay.ops.winograd import (
-    INPUT,
-    KERNEL,
-    RESULT,
-    TERMS,
-    TILE,
-    TWICE_G,
-    input_line,
-    result_line,
-    tiles_of,
-    weight_line,
-)
+from inlay.ops._winograd_forms import FORMS
+from inlay.ops.matmul import inside_panels
+from inlay.ops.winograd import KERNEL, tiles_of
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradFloatPackAttrs:
+    """`panel`: channels of the result in a panel; `tile`: m of F(m x m, 3 x 3)."""
+
+    panel: int
+    tile: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class WinogradFloatAttrs:
     """`channels` of the result in panels of `panel`, `pads` (all fronts, then all ends), `lines` of tiles in
-    a block.
+    a block, each of which gives `tile x tile` results.
     """
 
     panel: int
     channels: int
     pads: tuple[int, ...] = ()
     lines: int = 1
+    tile: int = 2
+
+
+def _check_tile(ctx: TypeContext, tile: int) -> None:
+    if tile not in FORMS:
+        raise ctx.fail(f"found tile {tile}, needed {' or '.join(map(str, FORMS))}")
 
 
 # --------------------------------------------------------------------------- weights
 
 
-def _pack_rule(ctx: TypeContext, a: PackAttrs, args: Types) -> TensorType:
+def _pack_rule(ctx: TypeContext, a: WinogradFloatPackAttrs, args: Types) -> TensorType:
     w = rules.of_rank(ctx, rules.tensor(ctx, args, 0, (F32,)), 4, "the weights")
     if a.panel < 1:
         raise ctx.fail(f"found panel {a.panel}, needed at least 1")
+    _check_tile(ctx, a.tile)
     for i in range(2):
         ctx.equal(w.shape[i], KERNEL[i], "the kernel of Winograd's form")
-    return TensorType((lit(TERMS), ceildiv(w.shape[3], a.panel), w.shape[2], lit(a.panel)), F32)
+    terms = FORMS[a.tile].side ** 2
+    return TensorType((lit(terms), ceildiv(w.shape[3], a.panel), w.shape[2], lit(a.panel)), F32)
 
 
-def _pack_reference(a: PackAttrs, w: Array) -> Array:
+def _pack_reference(a: WinogradFloatPackAttrs, w: Array) -> Array:
+    form = FORMS[a.tile]
     c, oc = w.shape[2:]
-    panels = -(-oc // a.panel)
-    u = np.einsum("ir,rsco,js->ijco", TWICE_G / 2, w.astype(np.float64), TWICE_G / 2, optimize=True)
-    full = np.zeros((TERMS, c, panels * a.panel), np.float32)
-    full[:, :, :oc] = u.reshape(TERMS, c, oc)
-    return np.ascontiguousarray(full.reshape(TERMS, c, panels, a.panel).swapaxes(1, 2))
+    panels, terms = -(-oc // a.panel), form.side**2
+    u = np.einsum("ir,rsco,js->ijco", form.weights, w.astype(np.float64), form.weights, optimize=True)
+    full = np.zeros((terms, c, panels * a.panel), np.float32)
+    full[:, :, :oc] = u.reshape(terms, c, oc)
+    return np.ascontiguousarray(full.reshape(terms, c, panels, a.panel).swapaxes(1, 2))
 
 
-def _pack_compute(a: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def _pack_compute(a: WinogradFloatPackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (w,) = operands
+    form = FORMS[a.tile]
+    side = lit(form.side)
 
     def body(f: Int, p: Int, c: Int, column: Int) -> te.ScalarValue:
         o = p * a.panel + column
 
         def line(r: int) -> te.ScalarValue:
-            return weight_line(mod(f, lit(4)), lambda s: w[lit(r), lit(s), c, o])
+            return form.weight_line(mod(f, side), lambda s: w[lit(r), lit(s), c, o])
 
-        value = weight_line(floordiv(f, lit(4)), line) * 0.25
+        value = form.weight_line(floordiv(f, side), line)
         return te.guarded(inside_panels(o, w.shape[3], a.panel), value, te.const(0.0, F32))
 
     return te.compute(result.shape, body, name="packed")
@@ -109,7 +118,8 @@ def _rule(ctx: TypeContext, a: WinogradFloatAttrs, args: Types) -> TensorType:
     rules.of_rank(ctx, u, 4, "the transformed weights")
     if a.panel < 1 or a.lines < 1:
         raise ctx.fail(f"found panel {a.panel} and {a.lines} lines in a block, needed at least 1")
-    ctx.equal(u.shape[0], lit(TERMS), "elements of a transformed tile")
+    _check_tile(ctx, a.tile)
+    ctx.equal(u.shape[0], lit(FORMS[a.tile].side ** 2), "elements of a transformed tile")
     ctx.equal(u.shape[1], ceildiv(a.channels, a.panel), "panels of the transformed weights")
     ctx.equal(u.shape[2], x.shape[3], "channels of the input and of the weights")
     ctx.equal(u.shape[3], lit(a.panel), "channels of a panel")
@@ -118,48 +128,55 @@ def _rule(ctx: TypeContext, a: WinogradFloatAttrs, args: Types) -> TensorType:
 
 
 def _reference(a: WinogradFloatAttrs, x: Array, u: Array) -> Array:
-    tiles, oh, ow = tiles_of(x, a.pads, x.shape[3], np.dtype(np.float64))
+    form = FORMS[a.tile]
+    m, side = form.tile, form.side
+    tiles, oh, ow = tiles_of(x, a.pads, x.shape[3], np.dtype(np.float64), tile=m)
     n, th, tw, c = tiles.shape[:4]
-    v = np.einsum("ir,ntucrs,js->ijntuc", INPUT, tiles, INPUT, optimize=True)
-    whole = u.swapaxes(1, 2).reshape(4, 4, 1, c, -1)[..., : a.channels].astype(np.float64)
-    m = (v.reshape(4, 4, 1, n * th * tw, c) @ whole).reshape(4, 4, n, th, tw, a.channels)
-    y = np.einsum("pi,ijntuo,qj->ntpuqo", RESULT, m, RESULT, optimize=True)
-    return y.reshape(n, 2 * th, 2 * tw, a.channels)[:, :oh, :ow].astype(np.float32)
+    v = np.einsum("ir,ntucrs,js->ijntuc", form.input, tiles, form.input, optimize=True)
+    whole = u.swapaxes(1, 2).reshape(side, side, 1, c, -1)[..., : a.channels].astype(np.float64)
+    products = (v.reshape(side, side, 1, n * th * tw, c) @ whole).reshape(side, side, n, th, tw, a.channels)
+    y = np.einsum("pi,ijntuo,qj->ntpuqo", form.result, products, form.result, optimize=True)
+    return y.reshape(n, m * th, m * tw, a.channels)[:, :oh, :ow].astype(np.float32)
 
 
 def _compute(a: WinogradFloatAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, u = operands
+    form = FORMS[a.tile]
+    tile, side = lit(form.tile), lit(form.side)
     n, oh, ow, _ = result.shape
-    columns, c = ceildiv(ow, TILE), x.shape[3]
-    blocks = ceildiv(ceildiv(oh, TILE), lit(a.lines))
-    source = _lines(x, (n, blocks, lit(2 * a.lines + 2), columns * TILE + 2, c), a)
+    columns, c = ceildiv(ow, tile), x.shape[3]
+    blocks = ceildiv(ceildiv(oh, tile), lit(a.lines))
+    source = _lines(x, (n, blocks, tile * a.lines + 2, columns * tile + 2, c), a)
+
+    def upright(b: Int, k: Int, line: Int, f: Int, z: Int, i: Int) -> te.ScalarValue:
+        return form.input_line(f, lambda r: source[(b, k, line * tile + r, z, i)])
+
+    shape = (n, blocks, lit(a.lines), side, columns * tile + 2, c)
+    halves = te.compute(shape, upright, name="halves", stored=True)
 
     def transform(b: Int, k: Int, f: Int, t: Int, i: Int) -> te.ScalarValue:
-        first, at = (lit(0), t) if a.lines == 1 else (floordiv(t, columns) * TILE, mod(t, columns))
+        line, at = (lit(0), t) if a.lines == 1 else (floordiv(t, columns), mod(t, columns))
+        row = floordiv(f, side)
+        return form.input_line(mod(f, side), lambda s: halves[(b, k, line, row, at * tile + s, i)])
 
-        def line(r: int) -> te.ScalarValue:
-            return input_line(mod(f, lit(4)), lambda s: source[(b, k, first + r, at * TILE + s, i)])
-
-        return input_line(floordiv(f, lit(4)), line)
-
-    rows = columns * a.lines
-    v = te.compute((n, blocks, TERMS, rows, c), transform, name="tiles", stored=True)
+    rows, terms = columns * a.lines, side * side
+    v = te.compute((n, blocks, terms, rows, c), transform, name="tiles", stored=True)
 
     def product(b: Int, k: Int, f: Int, t: Int, o: Int) -> te.ScalarValue:
         i = te.reduce_axis("c", c)
         weight = u[(f, floordiv(o, lit(a.panel)), i, mod(o, lit(a.panel)))]
         return te.sum_over(i, v[(b, k, f, t, i)] * weight)
 
-    m = te.compute((n, blocks, TERMS, rows, a.channels), product, name="products", tag="conv_winograd_float")
+    m = te.compute((n, blocks, terms, rows, a.channels), product, name="products", tag="conv_winograd_float")
 
     def back(b: Int, y: Int, z: Int, o: Int) -> te.ScalarValue:
-        k = floordiv(y, lit(2 * a.lines))
-        t = (floordiv(y, TILE) - k * a.lines) * columns + floordiv(z, TILE)
+        k = floordiv(y, tile * a.lines)
+        t = (floordiv(y, tile) - k * a.lines) * columns + floordiv(z, tile)
 
         def line(i: int) -> te.ScalarValue:
-            return result_line(mod(z, TILE), lambda j: m[(b, k, lit(4 * i + j), t, o)])
+            return form.result_line(mod(z, tile), lambda j: m[(b, k, side * i + j, t, o)])
 
-        return result_line(mod(y, TILE), line)
+        return form.result_line(mod(y, tile), line)
 
     return te.compute(result.shape, back, name="conv")
 
@@ -170,7 +187,7 @@ def _lines(x: te.Tensor, shape: tuple[Int, ...], a: WinogradFloatAttrs) -> te.Te
     _, height, width, _ = x.shape
 
     def body(b: Int, k: Int, y: Int, z: Int, i: Int) -> te.ScalarValue:
-        row, column = k * (2 * a.lines) + y - top, z - left
+        row, column = k * (a.tile * a.lines) + y - top, z - left
         inside = te.all_of(
             te.index(row) >= 0 if top else None,
             te.index(row) < te.index(height),
@@ -199,30 +216,35 @@ def _weights(c: int, oc: int) -> Array:
 
 def _pack_samples() -> list[Sample]:
     return [
-        Sample(f"{x[-1]} to {oc} by {panel}", PackAttrs(panel), (_weights(x[-1], oc),))
+        Sample(
+            f"{x[-1]} to {oc} by {panel}, tile {m}", WinogradFloatPackAttrs(panel, m), (_weights(x[-1], oc),)
+        )
+        for m in FORMS
         for x, oc, _, panel, _ in _CASES
     ]
 
 
 def _samples() -> list[Sample]:
     made: list[Sample] = []
-    for shape, oc, pads, panel, lines in _CASES:
-        u = _pack_reference(PackAttrs(panel), _weights(shape[-1], oc))
-        names = ("n", "h", "w", shape[-1])
-        attrs = WinogradFloatAttrs(panel, oc, pads, lines)
-        operands = (noise(shape, F32, seed="x"), u)
-        made.append(Sample(f"{shape} to {oc} by {lines}", attrs, operands, (names, u.shape)))
+    for m in FORMS:
+        for shape, oc, pads, panel, lines in _CASES:
+            u = _pack_reference(WinogradFloatPackAttrs(panel, m), _weights(shape[-1], oc))
+            names = ("n", "h", "w", shape[-1])
+            attrs = WinogradFloatAttrs(panel, oc, pads, lines, m)
+            operands = (noise(shape, F32, seed="x"), u)
+            title = f"{shape} to {oc} by {lines}, tile {m}"
+            made.append(Sample(title, attrs, operands, (names, u.shape)))
     return made
 
 
 DEFINITIONS: tuple[OpDef, ...] = (
     define(
         "pack_winograd_floats",
-        PackAttrs,
+        WinogradFloatPackAttrs,
         _pack_rule,
         1,
         FusionPattern.LAYOUT,
-        "[3, 3, c, oc] transformed, as panels [16, ceil(oc/panel), c, panel]",
+        "[3, 3, c, oc] transformed, as panels [(tile + 2)^2, ceil(oc/panel), c, panel]",
         reference=_pack_reference,
         compute=_pack_compute,
         samples=_pack_samples,
@@ -238,6 +260,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
         compute=_compute,
         samples=_samples,
         form_of="conv",
-        terms=lambda _, x, u: 4 * u.shape[2],
+        terms=lambda a, _, u: floordiv(FORMS[a.tile].side ** 2 * u.shape[2], lit(a.tile**2)),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from inlay.analysis.winograd import ACCURACY, SUMS_ERROR
 from inlay.base.diagnostics import error
 from inlay.base.options import option
 from inlay.machine.board import Board
@@ -49,6 +50,9 @@ class PlaceOptions:
             model says it, and not in integers.
         precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands
             and adds in f32. What a device runs keeps its own arithmetic.
+        accuracy: max abs error over max abs result that a product in f32 may have, from 2e-5 on, which
+            plain sums have. Convolutions of 3 x 3 take Winograd's F(2, 3) from 1e-4 on, the default, and
+            F(4, 3) from 2e-4 on, where these are faster.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
         tuned: file of measurements (`inlay tune`): choices of what rules else estimate, where they were
@@ -111,6 +115,13 @@ class PlaceOptions:
         PRECISIONS[0],
         choices=PRECISIONS,
         help="products of floats: f32, or bf16, where their operands are rounded to bf16 and added in f32",
+    )
+    accuracy: float = option(
+        ACCURACY,
+        metavar="ERROR",
+        least=SUMS_ERROR,
+        help="max abs error over max abs result that a product in f32 may have: convolutions of 3 x 3 "
+        "take Winograd's F(2, 3) from 1e-4 on, the default, and F(4, 3), which is faster, from 2e-4 on",
     )
     numerics: str = option(
         "exact",

@@ -185,6 +185,7 @@ def _packing(
         bf16=options.precision == "bf16",
         choice=choice,
         shared=batches.LEAST_SHARED if options.batch else None,
+        accuracy=options.accuracy,
     )
 
 

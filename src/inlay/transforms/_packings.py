@@ -13,6 +13,8 @@ from inlay.analysis.choices import NO_CHOICE, Asked, Choice, Question
 from inlay.analysis.matrix_tiles import matrix_blocks
 from inlay.analysis.register_tiles import panel_widths
 from inlay.analysis.winograd import (
+    ACCURACY,
+    FLOAT_ERROR,
     float_gain,
     float_lines,
     float_options,
@@ -43,7 +45,7 @@ from inlay.ops.integer_products import (
 from inlay.ops.matmul import PackAttrs, PackedAttrs
 from inlay.ops.quantized import along
 from inlay.ops.winograd import WinogradAttrs, WinogradPackAttrs, fits
-from inlay.ops.winograd_floats import WinogradFloatAttrs
+from inlay.ops.winograd_floats import WinogradFloatAttrs, WinogradFloatPackAttrs
 from inlay.transforms._stored_weights import StoredWeights, stored_format
 
 
@@ -129,6 +131,7 @@ class PackOptions:
         choice: gives answers to what a product leaves open, by its device and its key.
         packed: is told each product whose weights are packed.
         shared: bytes of weights from which on calls of a row each may run as one; None where none do.
+        accuracy: max abs error over max abs result that a product of floats may have.
     """
 
     targets: Callable[[str], Target | None] = _same
@@ -140,6 +143,12 @@ class PackOptions:
     choice: Callable[[str, str], Choice] = _by_estimates
     packed: Callable[[PackedProduct], None] | None = None
     shared: int | None = None
+    accuracy: float = ACCURACY
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """Tiles of Winograd's form of floats that are accurate enough."""
+        return tuple(tile for tile, error in FLOAT_ERROR.items() if error <= self.accuracy)
 
     def rows(self, product: Product) -> int | None:
         """Return the rows of a line of a product; None where they are not known, or several calls' rows."""
@@ -188,6 +197,8 @@ FORMS = {
 _WINOGRAD = "Winograd's form of a convolution"
 WINOGRAD = "winograd"
 """Whether to take that form; of floats, how many lines of tiles make a block, 0 for the plain sums."""
+TILE = "winograd tile"
+"""Of floats: rows and columns of the result that a tile gives."""
 
 LINES = ("pack_integer_weights", "conv_lines_integer_packed")
 """The same where the last axis of the kernel and the channels are one."""
@@ -265,7 +276,7 @@ class Packing:
     `shift` is added to the other operand. Weights are in `dtype` where that is not their own.
     """
 
-    how: PackAttrs | PackIntegerAttrs | PackBf16Attrs | WinogradPackAttrs
+    how: PackAttrs | PackIntegerAttrs | PackBf16Attrs | WinogradPackAttrs | WinogradFloatPackAttrs
     attrs: object
     forms: tuple[str, str]
     shift: int = 0
@@ -427,18 +438,31 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
         return None
     last, terms = target.l3_bytes or target.l2_bytes, w.shape[2]
     caches = {"l2_bytes": target.l2_bytes, "cache_bytes": last}
-    usual = float_lines(rows, columns, terms, oc, images=images, **caches)
-    others = float_options(rows, columns, terms, oc, images=images, **caches)
-    lines = asked.pick(WINOGRAD, usual or 0, (0, *others))
+    sizes = (rows, columns, terms, oc)
+
+    def gain(tile: int, lines: int | None) -> int:
+        if lines is None:
+            return 0
+        return float_gain(*sizes, lines, images=images, l2_bytes=target.l2_bytes, tile=tile)
+
+    usual = {tile: float_lines(*sizes, images=images, tile=tile, **caches) for tile in forms.options.tiles}
+    if not usual:
+        return None
+    best = max(usual, key=lambda tile: gain(tile, usual[tile]))
+    tile = asked.pick(TILE, best, tuple(usual)) if len(usual) > 1 else best
+    others = float_options(*sizes, images=images, tile=tile, **caches)
+    lines = asked.pick(WINOGRAD, usual[tile] or 0, (0, *others))
     if lines == 0:
         return None
-    gain = float_gain(rows, columns, terms, oc, lines, images=images, l2_bytes=target.l2_bytes)
-    extra = 4 * (16 * terms * oc - w.size) + float_scratch(columns, terms, oc, lines)
-    if not forms.takes(_WINOGRAD, product.call, extra, gain):
+    extra = 4 * ((tile + 2) ** 2 * terms * oc - w.size) + float_scratch(columns, terms, oc, lines, tile)
+    name = f"Winograd's form F({tile}, 3) of a convolution"
+    if not forms.takes(name, product.call, extra, gain(tile, lines)):
         return None
-    panel = _panel(asked, panel_widths(target, oc, terms, lines * -(-columns // 2)))
-    attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines)
-    return Packing(PackAttrs(panel), attrs, ("pack_winograd_floats", "conv_winograd_float"))
+    panel = _panel(asked, panel_widths(target, oc, terms, lines * -(-columns // tile)))
+    attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines, tile)
+    return Packing(
+        WinogradFloatPackAttrs(panel, tile), attrs, ("pack_winograd_floats", "conv_winograd_float")
+    )
 
 
 def _window(conv: ConvAttrs | None) -> dict[str, Any]:

@@ -92,3 +92,20 @@ def test_the_command_line_is_a_layer() -> None:
     layer = arguments_layer(arguments, Sample)
     assert layer.values == {"threads": "2", "verify": False}
     assert resolve(Sample, layer).options == Sample(threads=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    error: float = option(1e-4, help="allowed", least=2e-5)
+
+
+@pytest.mark.parametrize("given", ["nan", "0", "1e-5", "-1", "much"])
+def test_numbers_below_the_least_are_refused(given) -> None:
+    with pytest.raises(CompileError) as caught:
+        resolve(Bounded, Layer("command line", {"error": given}))
+    assert caught.value.ids == ("option.bad-value",)
+
+
+def test_the_least_number_and_more_are_taken() -> None:
+    for given in ("2e-5", 1, "inf"):
+        assert resolve(Bounded, Layer("here", {"error": given})).options.error == float(given)

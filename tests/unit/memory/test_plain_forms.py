@@ -20,7 +20,7 @@ pytestmark = pytest.mark.llvm
 
 SIZE = 16
 CHANNELS = (32, 48, 64)
-FAST = "Winograd's form of a convolution"
+FAST = "Winograd's form F(2, 3) of a convolution"
 
 
 def network() -> Module:
@@ -82,7 +82,7 @@ def test_forms_are_given_up_one_by_one_for_a_budget(plainest):
 def kept_and_read_late() -> Module:
     """A value that is cheap to make again beside a chain of products, and a convolution."""
     p = Program()
-    x, w = p.input("x", 128, 128), p.input("w", 128, 128)
+    x, w = p.input("x", 192, 192), p.input("w", 192, 192)
     image = p.input("image", 1, 32, SIZE, SIZE)
     weights = make.const(noise(48, 32, 3, 3, low=-0.1, high=0.1))
     big = y = p.op("softmax", x, axis=1)
@@ -114,7 +114,7 @@ def test_the_fastest_of_what_is_enough_is_taken_and_all_of_it_where_it_must():
     assert [m.name for plan in both.run.spills for m in plan.moved] == ["softmax"]
     assert [f.is_taken for f in both.run.forms] == [False]
     exe, least = executable_of(both.program), executable_of(either.program)
-    x, w = noise(128, 128, seed=1), noise(128, 128, seed=2)
+    x, w = noise(192, 192, seed=1), noise(192, 192, seed=2)
     inputs = {"x": x, "w": w, "image": noise(1, 32, SIZE, SIZE, seed=3)}
     found, expected = exe.run(inputs), least.run(inputs)
     for name, value in expected.items():

@@ -27,11 +27,13 @@ SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64)
 N = dim("n")
 
 
-def convolution(images: object, rows: int, columns: int, lines: int, *, relu: bool) -> LoopFunction:
+def convolution(
+    images: object, rows: int, columns: int, lines: int, *, relu: bool, tile: int = 2
+) -> LoopFunction:
     """A convolution of three channels to six in Winograd's form, with padding."""
     x = te.placeholder((images, rows, columns, 3), F32, "x")
-    u = te.placeholder((16, 2, 3, 4), F32, "u")
-    attrs = WinogradFloatAttrs(4, 6, (1, 1, 1, 1), lines)
+    u = te.placeholder(((tile + 2) ** 2, 2, 3, 4), F32, "u")
+    attrs = WinogradFloatAttrs(4, 6, (1, 1, 1, 1), lines, tile)
     shape = (to_int(images), to_int(rows), to_int(columns), to_int(6))
     y = table().definition("conv_winograd_float").compute(attrs, [x, u], TensorType(shape, F32))
     if relu:
@@ -56,6 +58,19 @@ def test_one_loop_over_blocks(shape, lines, sizes, relu) -> None:
     allocated = [x.buffer for x in stmts_below(lowered.body) if isinstance(x, Alloc)]
     tiles = next(b for b in (*lowered.workspaces, *allocated) if b.name.startswith("tiles"))
     assert tiles.shape == tuple(map(to_int, (1, 1, 16, -(-shape[2] // 2) * lines, 3))), "of one block"
+
+
+@pytest.mark.parametrize(
+    ("shape", "lines"),
+    [((1, 16, 9), 1), ((1, 30, 5), 2), ((5, 4, 3), 1)],
+    ids=["lines", "two lines and a rest", "images"],
+)
+def test_tiles_of_four_lines(shape, lines) -> None:
+    f = convolution(*shape, lines, relu=True, tile=4)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    assert print_function(s.function).count("parallel") == 1, "all nests are in one loop over blocks"
+    hold_law(f, s, ())
 
 
 def test_few_blocks_stay_apart() -> None:

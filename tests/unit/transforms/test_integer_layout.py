@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,10 @@ def target(*kinds: DotProduct) -> Target:
     return Target(vector_bytes=16, dot=tuple(k.name for k in kinds))
 
 
-def converted(module: Module, there: Target) -> Module:
+def converted(module: Module, there: Target, **options: Any) -> Module:
     """Return a program with layouts and packed weights."""
-    context = PassContext(OPS, evaluate=evaluate_expr, options={PackOptions: PackOptions(lambda _: there)})
+    packing = PackOptions(lambda _: there, **options)
+    context = PassContext(OPS, evaluate=evaluate_expr, options={PackOptions: packing})
     for p in (to_anf, convert_layout, fold_constants, pack_weights, eliminate_dead):
         module = p.PASS.run(module, context)
     return module

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.analysis.winograd import float_lines
+from inlay.analysis.winograd import ACCURACY, FLOAT_ERROR, SUMS_ERROR, float_lines
 from inlay.arith.expr import Int, fresh, to_int
 from inlay.ir import make
 from inlay.ir.module import Module
 from inlay.machine.target import Target
-from tests.unit.transforms.programs import Program, operators, same
-from tests.unit.transforms.test_integer_layout import converted
+from tests.unit.transforms.programs import Program, operators, same, value_of
+from tests.unit.transforms.test_integer_layout import calls, converted
 
 HERE = Target(vector_bytes=16)
 
@@ -52,6 +52,29 @@ def test_it_is_taken_and_gives_the_same(images):
 )
 def test_it_is_not_taken(module):
     assert operators(converted(module, HERE))["conv_winograd_float"] == 0
+
+
+def tiles(module: Module, accuracy: float) -> list[int]:
+    """Return the tiles of the Winograd forms that a program takes with errors of so much allowed."""
+    after = converted(module, HERE, accuracy=accuracy)
+    return [c.callee.attrs.tile for c in calls(after) if c.callee.op.name == "conv_winograd_float"]
+
+
+def test_forms_are_as_accurate_as_is_asked():
+    module = network(64, 16, pads=(1, 1, 1, 1))
+    assert tiles(module, ACCURACY) == tiles(module, FLOAT_ERROR[2]) == [2]
+    assert tiles(module, FLOAT_ERROR[4]) == [4]
+    assert tiles(module, np.nextafter(FLOAT_ERROR[4], 0)) == [2]
+    assert tiles(module, SUMS_ERROR) == tiles(module, np.nextafter(FLOAT_ERROR[2], 0)) == []
+
+
+def test_larger_tiles_give_the_same():
+    before = network(64, 17, pads=(1, 0, 1, 2))
+    after = converted(before, HERE, accuracy=1.0)
+    assert tiles(before, 1.0) == [4]
+    x = noise(1, 64, 17, 8)
+    found, wanted = (np.asarray(value_of(m, x)) for m in (after, before))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
 def lines(size: int, channels: int, images: int | None = 1) -> int | None:

@@ -2,16 +2,19 @@
 
 Which operations of a quantized model are computed in integers, and why others stay float, was decided and
 kept by the pass `fold-quantization`; which products of floats are in bf16 by `round-operands`; what is
-stored in 16 bits by `pack-weights`.
+stored in 16 bits, and what takes a faster form whose sums round differently, by `pack-weights`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from inlay.analysis.winograd import ACCURACY
 from inlay.pipeline.running import Run
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
+from inlay.transforms._packings import PackOptions
 from inlay.transforms._stored_weights import StoredWeights
 from inlay.transforms.fold_quantization import QuantizationOptions
 from inlay.transforms.round_operands import REASONS, PrecisionOptions, RoundedProduct
@@ -29,6 +32,8 @@ class NumericsExplanation:
         precision: that products of floats may have.
         products: of floats, where that is not f32.
         stored: constants of f32 that 16 bits hold.
+        accuracy: max abs error over max abs result that a product of floats may have.
+        forms: faster forms that operations have, with how many have each.
     """
 
     exact: bool
@@ -37,6 +42,8 @@ class NumericsExplanation:
     precision: str = "f32"
     products: tuple[RoundedProduct, ...] = ()
     stored: tuple[StoredWeights, ...] = ()
+    accuracy: float = ACCURACY
+    forms: tuple[tuple[str, int], ...] = ()
 
     @property
     def integers(self) -> tuple[InIntegers, ...]:
@@ -67,6 +74,8 @@ class NumericsExplanation:
                 }
                 for p in self.products
             ],
+            "accuracy": self.accuracy,
+            "forms": dict(self.forms),
             "stored": [
                 {
                     "operator": s.operator,
@@ -93,4 +102,15 @@ def numerics_of(run: Run) -> NumericsExplanation:
     found = tuple(name for name, t in targets.items() if t.saturates_products)
     precision = setting.context.options_for(PrecisionOptions).precision
     saturating = found if asked else None
-    return NumericsExplanation(exact, run.numerics, saturating, precision, run.products, run.stored)
+    accuracy = setting.context.options_for(PackOptions).accuracy
+    forms = Counter(form.name for form in run.forms if form.is_taken)
+    return NumericsExplanation(
+        exact,
+        run.numerics,
+        saturating,
+        precision,
+        run.products,
+        run.stored,
+        accuracy,
+        tuple(sorted(forms.items())),
+    )

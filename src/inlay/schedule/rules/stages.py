@@ -1,15 +1,16 @@
 """Products between nests that make a factor and nests that read the result, block by block.
 
-Winograd's form of a convolution is four nests over temporaries with axes in common, the *blocks*:
+Winograd's form of a convolution is nests over temporaries with axes in common, the *blocks*:
 
     for b in blocks { lines[b, ..] = .. x .. }
-    for b in blocks { tiles[b, f, t, c] = .. lines[b, ..] .. }
+    for b in blocks { halves[b, ..] = .. lines[b, ..] .. }
+    for b in blocks { tiles[b, f, t, c] = .. halves[b, ..] .. }
     for b in blocks { products[b, f, t, o] = sum of tiles[b, f, t, c] * w[f, c, o] }
     for y in rows   { y[y, ..] = .. products[y / h, ..] .. }
 
 They are run as one loop over blocks, whose temporaries hold one block and stay in the second cache:
 
-    for b in blocks parallel { lines; tiles; products; for y in h rows of y: .. }
+    for b in blocks parallel { lines; halves; tiles; products; for y in h rows of y: .. }
 
 With fewer than `FEWEST_BLOCKS` blocks, nests stay apart, and threads share each of them by itself: its
 temporaries are small anyway.
