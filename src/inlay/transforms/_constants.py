@@ -7,6 +7,8 @@ from typing import cast
 
 import numpy as np
 
+from inlay.arith.deferred import DeferredArray, dense
+from inlay.arith.deferred import elements as read_once
 from inlay.arith.expr import Int, product
 from inlay.base.diagnostics import RunError
 from inlay.ir import make
@@ -15,6 +17,7 @@ from inlay.ir.op import Effect
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import ForeignOp
 from inlay.ops.device import DEVICE_COPY, ON_DEVICE
+from inlay.ops.layout import TRANSPOSE, PermAttrs
 from inlay.passes.contract import Evaluator
 
 LIMIT = 1 << 16
@@ -55,12 +58,14 @@ def computed(
     for arg in value.args:
         if not (isinstance(arg, Const) and is_closed(arg)):
             return None
-        array = arg.value
-        if isinstance(array, np.ndarray):
+        array = arg.held
+        if isinstance(array, np.ndarray | DeferredArray):
             inputs[id(array)], elements = array.nbytes, max(elements, array.size)
     size, given = _bytes(value.type), sum(inputs.values())
     if size is None:
         return None
+    if op is TRANSPOSE:
+        return _transposed(value, value.callee.attrs)
     grows = _elements(value.type) > elements
     if grows and (size > max(limit, _GROWTH * given) or (left is not None and size - given > left[0])):
         return None
@@ -73,6 +78,15 @@ def computed(
     return _constant(result, value)
 
 
+def _transposed(value: Call, attrs: object) -> Expr:
+    """Return a constant with its axes in another order; the elements of a large one stay where they are."""
+    (e,) = value.args
+    assert isinstance(attrs, PermAttrs), "a transpose has an order of axes"
+    assert isinstance(e, Const), "its operand is a constant"
+    assert isinstance(e.held, np.ndarray | DeferredArray), "a tensor is transposed"
+    return make.const(dense(read_once(e.held).transpose(attrs.perm)), span=value.span, place=value.place)
+
+
 def array_of(e: Expr) -> np.ndarray | None:
     """Return the elements of a constant tensor; None for anything else."""
     return e.value if isinstance(e, Const) and isinstance(e.value, np.ndarray) else None
@@ -81,9 +95,9 @@ def array_of(e: Expr) -> np.ndarray | None:
 def is_closed(arg: Expr) -> bool:
     """Whether an atom is a constant that mentions no dims: it has a value now."""
     match arg:
-        case Const(value=Int() as value):
+        case Const(held=Int() as value):
             return value.value is not None
-        case Const(value=tuple() as values):
+        case Const(held=tuple() as values):
             return all(v.value is not None for v in values)
         case _:
             return isinstance(arg, Const)
