@@ -25,10 +25,6 @@ Fill: TypeAlias = Callable[[np.ndarray, np.ndarray], None]
 """Writes what comes of a source (its elements in any order in memory) into a dense array."""
 
 
-def _copied(source: np.ndarray, out: np.ndarray) -> None:
-    np.copyto(out, source)
-
-
 class DeferredArray:
     """An array of a shape and an element type that is computed from another one; see above.
 
@@ -37,10 +33,17 @@ class DeferredArray:
         source: what it is computed from; may be deferred itself.
     """
 
-    __slots__ = ("__weakref__", "_fill", "_made", "dtype", "nbytes", "shape", "size", "source")
+    __slots__ = ("__weakref__", "_fill", "_made", "_view", "dtype", "nbytes", "shape", "size", "source")
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, source: AnyArray, fill: Fill) -> None:
-        self.shape, self.dtype, self.source, self._fill = shape, dtype, source, fill
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        source: AnyArray,
+        fill: Fill,
+        view: Callable[[np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        self.shape, self.dtype, self.source, self._fill, self._view = shape, dtype, source, fill, view
         self.size = prod(shape)
         self.nbytes = self.size * dtype.itemsize
         self._made: weakref.ref[np.ndarray] | None = None
@@ -61,7 +64,7 @@ class DeferredArray:
 
     def elements(self) -> np.ndarray:
         """Return the elements to read once: in any order in memory, where they can be read without a copy."""
-        return elements(self.source) if self._fill is _copied else self.array()
+        return self.array() if self._view is None else self._view(elements(self.source))
 
 
 AnyArray: TypeAlias = np.ndarray | DeferredArray
@@ -76,11 +79,18 @@ def deferred(shape: tuple[int, ...], dtype: np.dtype, source: AnyArray, fill: Fi
     return made if made.nbytes > LEAST else made.array()
 
 
-def dense(view: np.ndarray) -> AnyArray:
-    """Return the elements of an array, whose axes need not be in the order of memory, as a dense one."""
-    if view.flags.c_contiguous or view.dtype == object:
-        return np.ascontiguousarray(view)
-    return deferred(view.shape, view.dtype, view, _copied)
+def transposed(array: AnyArray, perm: tuple[int, ...]) -> AnyArray:
+    """Return an array with its axes in another order."""
+
+    def view(source: np.ndarray) -> np.ndarray:
+        return source.transpose(perm)
+
+    def fill(source: np.ndarray, out: np.ndarray) -> None:
+        np.copyto(out, view(source))
+
+    if array.nbytes <= LEAST or array.dtype == object:
+        return np.ascontiguousarray(view(elements(array)))
+    return DeferredArray(tuple([array.shape[p] for p in perm]), array.dtype, array, fill, view)
 
 
 def elements(array: AnyArray) -> np.ndarray:

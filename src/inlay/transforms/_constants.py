@@ -7,8 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from inlay.arith.deferred import DeferredArray, dense
-from inlay.arith.deferred import elements as read_once
+from inlay.arith.deferred import LEAST, DeferredArray, deferred, transposed
 from inlay.arith.expr import Int, product
 from inlay.base.diagnostics import RunError
 from inlay.ir import make
@@ -17,7 +16,8 @@ from inlay.ir.op import Effect
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import ForeignOp
 from inlay.ops.device import DEVICE_COPY, ON_DEVICE
-from inlay.ops.layout import TRANSPOSE, PermAttrs
+from inlay.ops.elementwise import CastAttrs
+from inlay.ops.layout import PermAttrs
 from inlay.passes.contract import Evaluator
 
 LIMIT = 1 << 16
@@ -64,8 +64,10 @@ def computed(
     size, given = _bytes(value.type), sum(inputs.values())
     if size is None:
         return None
-    if op is TRANSPOSE:
-        return _transposed(value, value.callee.attrs)
+    if len(value.args) == 1 and isinstance(value.callee.attrs, PermAttrs | CastAttrs):
+        late = _deferred(value, value.callee.attrs, evaluate)
+        if late is not None:
+            return late
     grows = _elements(value.type) > elements
     if grows and (size > max(limit, _GROWTH * given) or (left is not None and size - given > left[0])):
         return None
@@ -78,13 +80,27 @@ def computed(
     return _constant(result, value)
 
 
-def _transposed(value: Call, attrs: object) -> Expr:
-    """Return a constant with its axes in another order; the elements of a large one stay where they are."""
+def _deferred(value: Call, attrs: PermAttrs | CastAttrs, evaluate: Evaluator) -> Expr | None:
+    """Return what transposes or converts a large constant, computed when it is asked for; else None."""
     (e,) = value.args
-    assert isinstance(attrs, PermAttrs), "a transpose has an order of axes"
     assert isinstance(e, Const), "its operand is a constant"
-    assert isinstance(e.held, np.ndarray | DeferredArray), "a tensor is transposed"
-    return make.const(dense(read_once(e.held).transpose(attrs.perm)), span=value.span, place=value.place)
+    assert isinstance(value.type, TensorType), "its result is a tensor"
+    held, dtype = e.held, value.type.dtype.numpy
+    if (
+        not isinstance(held, np.ndarray | DeferredArray)
+        or held.nbytes <= LEAST
+        or object in (held.dtype, dtype)
+    ):
+        return None
+
+    def convert(source: np.ndarray, out: np.ndarray) -> None:
+        out[...] = evaluate(Call(value.callee, (make.const(source),), value.type))
+
+    if isinstance(attrs, PermAttrs):
+        found = transposed(held, attrs.perm)
+    else:
+        found = deferred(held.shape, dtype, held, convert)
+    return make.const(found, span=value.span, place=value.place)
 
 
 def array_of(e: Expr) -> np.ndarray | None:
