@@ -93,8 +93,10 @@ def _deferred(value: Call, attrs: PermAttrs | CastAttrs, evaluate: Evaluator) ->
     ):
         return None
 
+    callee, type = value.callee, value.type
+
     def convert(source: np.ndarray, out: np.ndarray) -> None:
-        out[...] = evaluate(Call(value.callee, (make.const(source),), value.type))
+        out[...] = evaluate(Call(callee, (make.const(source),), type))
 
     if isinstance(attrs, PermAttrs):
         found = transposed(held, attrs.perm)
