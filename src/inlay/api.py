@@ -20,7 +20,7 @@ from inlay.base.instrument import SILENT, Instrument
 from inlay.base.options import Layer, resolve
 from inlay.base.registry import did_you_mean, nearest
 from inlay.bytecode.container import MAGIC
-from inlay.bytecode.writer import chunks
+from inlay.bytecode.writer import pieces
 from inlay.importers.limits import ImportLimits, too_large
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.graph import import_model, load_model
@@ -248,12 +248,12 @@ def compile(
         check_threads(threads)
     found = compilation(program, board=board, externs=externs, threads=threads, **options)
     kept, functions, sources = found.externs, found.functions, found.module.sources
-    # What explains the program holds it with its weights as they were: they go before others are copied,
-    # and the packed ones as they are copied.
-    pieces = list(chunks(found.program, seals=False))
+    # What explains the program holds it with its weights as they were read: it goes before they are packed
+    # into the executable, and each of them goes as it is.
+    parts = list(pieces(found.program, seals=False))
     del found
     return executable_of(
-        pieces, threads=threads, mode=mode, externs=kept, callbacks=functions, made_from=sources
+        parts, threads=threads, mode=mode, externs=kept, callbacks=functions, made_from=sources
     )
 
 

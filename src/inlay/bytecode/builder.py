@@ -16,6 +16,7 @@ here; the depth at a label is the depth at its first jump, and every other way t
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +84,7 @@ class FunctionBuilder:
         self.name = name
         self.params = tuple(params)
         self.results = tuple(results)
-        self._program = program
+        self._program = weakref.proxy(program)  # which has this: a program goes with the last that has it
         self._code: list[int] = []
         self._spans: list[tuple[int, int]] = []
         self._depth: int | None = len(self.params)

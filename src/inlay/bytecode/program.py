@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag, StrEnum
 from typing import TypeAlias
 
-import numpy as np
-
+from inlay.arith.deferred import AnyArray, bytes_of
 from inlay.bytecode.formula import Formula
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.spec import Spec, Symbol
@@ -76,19 +75,26 @@ class Function:
 class Constant:
     """A tensor of the program: the bytes of `data` in row-major order, read as `dtype`[dims].
 
+    Of a deferred array there are none yet: who writes a file has them computed into it.
+
     One whose memory is that of a device is copied there once, when the program is loaded.
     """
 
     dtype: str
     dims: tuple[int, ...]
-    data: np.ndarray | bytes | memoryview
+    data: AnyArray | bytes | memoryview
     memory: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the contents have."""
+        return len(self.data) if isinstance(self.data, bytes) else self.data.nbytes
 
     def bytes(self) -> memoryview:
         """Return the contents as bytes, without copying what is contiguous."""
-        if isinstance(self.data, np.ndarray):
-            return np.ascontiguousarray(self.data).reshape(-1).view(np.uint8).data
-        return memoryview(self.data).cast("B")
+        if isinstance(self.data, bytes | memoryview):
+            return memoryview(self.data).cast("B")
+        return bytes_of(self.data)
 
 
 class AccessCode(IntEnum):

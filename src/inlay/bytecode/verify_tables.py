@@ -67,9 +67,7 @@ def table_findings(program: Program) -> Iterator[Finding]:
     for index, constant in enumerate(program.constants):
         if not 0 <= constant.memory < max(len(program.memories), 1):
             yield Finding(f"constant {index}", f"there is no memory {constant.memory}")
-        yield from _constant_findings(
-            f"constant {index}", constant.dtype, constant.dims, constant.bytes().nbytes
-        )
+        yield from _constant_findings(f"constant {index}", constant.dtype, constant.dims, constant.nbytes)
     for index, kernel in enumerate(program.kernels):
         yield from _kernel_findings(f"kernel {index} '{kernel.name}'", kernel, program)
     for index, shape in enumerate(program.shapes):

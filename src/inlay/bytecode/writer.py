@@ -11,8 +11,9 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
+from inlay.arith.deferred import DeferredArray, bytes_of
 from inlay.base.files import writing
 from inlay.bytecode.container import (
     CONSTANT_ALIGN,
@@ -43,23 +44,31 @@ from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, 
 
 _MASK = 0xFFFFFFFF
 
+Piece: TypeAlias = Buffer | DeferredArray
+"""Bytes of a file, or what computes them."""
+
 
 def chunks(program: Program, *, seals: bool = True) -> Iterator[Buffer]:
-    """Yield the file piece by piece, without copying constants.
+    """Yield the file piece by piece, without copying constants; those that are deferred one at a time.
 
     Args:
         program: to be written.
         seals: whether constants get their digest, which takes longer than all else here. Without, the file is
             for this process; `container.sealed` makes one for others of it.
     """
+    return map(_bytes, pieces(program, seals=seals))
+
+
+def pieces(program: Program, *, seals: bool) -> Iterator[Piece]:
+    """Yield the pieces of the file, arguments as of `chunks`; constants that are deferred still are."""
     sections = _sections(program)
     table = bytearray()
     offset = HEADER.size + ROW.size * len(sections)
     places: list[int] = []
-    for name, alignment, pieces in sections:
+    for name, alignment, parts in sections:
         offset = up(offset, alignment)
-        size = sum(len(piece) for piece in pieces)
-        digest = _digest(pieces) if seals or name != "CDAT" else UNSEALED
+        size = sum(_size(part) for part in parts)
+        digest = _digest(parts) if seals or name != "CDAT" else UNSEALED
         table += ROW.pack(name.encode(), alignment, offset, size, 0, digest)
         places.append(offset)
         offset += size
@@ -67,19 +76,27 @@ def chunks(program: Program, *, seals: bool = True) -> Iterator[Buffer]:
     yield header
     yield bytes(table)
     position = len(header) + len(table)
-    for place, (_, _, pieces) in zip(places, sections, strict=True):
+    for place, (_, _, parts) in zip(places, sections, strict=True):
         if place > position:
             yield bytes(place - position)
         position = place
-        for piece in pieces:
-            yield piece
-            position += len(piece)
+        for part in parts:
+            yield part
+            position += _size(part)
 
 
-def _digest(pieces: Iterable[Buffer]) -> bytes:
+def _size(piece: Piece) -> int:
+    return piece.nbytes if isinstance(piece, DeferredArray) else len(piece)
+
+
+def _bytes(piece: Piece) -> Buffer:
+    return bytes_of(piece) if isinstance(piece, DeferredArray) else piece
+
+
+def _digest(pieces: Iterable[Piece]) -> bytes:
     digest = hashlib.sha256()
     for piece in pieces:
-        digest.update(piece)
+        digest.update(_bytes(piece))
     return digest.digest()
 
 
@@ -95,9 +112,9 @@ def save(program: Program, path: Path, inputs: Iterable[Path | str] = ()) -> Non
             stream.write(chunk)
 
 
-def _sections(program: Program) -> list[tuple[str, int, list[Buffer]]]:
+def _sections(program: Program) -> list[tuple[str, int, list[Piece]]]:
     strings = _Strings(program.strings)
-    made: dict[str, list[Buffer]] = {
+    made: dict[str, list[Piece]] = {
         "META": [_meta(program, strings)],
         "POOL": [b"".join(struct.pack("<q", value) for value in program.pool)],
         "FUNC": [_functions(program, strings)],
@@ -180,7 +197,7 @@ def _constants(program: Program) -> bytes:
     words = [len(program.constants)]
     offset = 0
     for c in program.constants:
-        size = c.bytes().nbytes
+        size = c.nbytes
         words += [DTYPE_CODES[c.dtype], len(c.dims)]
         for value in (*c.dims, offset, size):
             words += _wide(value)
@@ -189,11 +206,10 @@ def _constants(program: Program) -> bytes:
     return _pack(words)
 
 
-def _constant_pieces(program: Program) -> Iterator[Buffer]:
+def _constant_pieces(program: Program) -> Iterator[Piece]:
     for c in program.constants:
-        data = c.bytes()
-        yield data
-        yield bytes(-data.nbytes % CONSTANT_ALIGN)
+        yield c.data if isinstance(c.data, DeferredArray) else c.bytes()
+        yield bytes(-c.nbytes % CONSTANT_ALIGN)
 
 
 def _padded(data: bytes) -> bytes:

@@ -23,6 +23,7 @@ from inlay.base.options import add_arguments
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import TensorSpec, is_flat, leaves
+from inlay.bytecode.writer import pieces
 from inlay.cli._arrays import read_arrays
 from inlay.cli._command import Output
 from inlay.cli._externs import add_extern_argument, externs_in
@@ -109,18 +110,21 @@ def prepare(
         return Loaded(executable, facts, {}, files_read(arguments))
     with watched(quiet=output.as_json) as (instrument, kept):
         compiled = compile_arguments(arguments, instrument)
+        facts, externs, functions = compiled.report.to_json(), compiled.externs, compiled.functions
+        sources = [*files_read(arguments, externs), *compiled.module.sources]
+        parts = list(pieces(compiled.program, seals=False))
+        del compiled  # weights go as they are packed into the executable
         with instrument.span("load-image"):
             executable = executable_of(
-                compiled.program,
+                parts,
                 threads=arguments.threads,
                 mode=arguments.mode,
                 seed=arguments.schedule,
                 settings=settings,
-                externs=compiled.externs,
-                callbacks=compiled.functions,
+                externs=externs,
+                callbacks=functions,
             )
-    sources = [*files_read(arguments, compiled.externs), *compiled.module.sources]
-    return Loaded(executable, compiled.report.to_json(), _times(arguments, output, kept), sources)
+    return Loaded(executable, facts, _times(arguments, output, kept), sources)
 
 
 def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> Any:

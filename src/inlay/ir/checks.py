@@ -56,12 +56,12 @@ def _established(args: Iterable[Expr], known: Known) -> set[tuple[object, ...]]:
                 node = known.definition(node)
             match node:
                 case Call(
-                    callee=OpRef(op=op), args=(inner, Const(value=Int() as a), Const(value=Int() as b))
+                    callee=OpRef(op=op), args=(inner, Const(held=Int() as a), Const(held=Int() as b))
                 ) if op is CHECK_EQUAL:
                     found.update(((a - b,), (b - a,)))
                     node = inner
                 case Call(
-                    callee=OpRef(op=op, attrs=LeastAttrs(low=low)), args=(inner, Const(value=Int() as a))
+                    callee=OpRef(op=op, attrs=LeastAttrs(low=low)), args=(inner, Const(held=Int() as a))
                 ) if op is CHECK_AT_LEAST:
                     found.add((a, low))
                     node = inner

@@ -132,9 +132,11 @@ class _Comparison:
                 return False
 
     def _constant(self, x: Const, y: Const) -> bool:
+        if x.held is y.held:
+            return x.type == y.type
         match x.value, y.value:
             case np.ndarray() as p, np.ndarray() as q:
-                return x.type == y.type and (p is q or p.tobytes() == q.tobytes())
+                return x.type == y.type and p.tobytes() == q.tobytes()
             case Int() as p, Int() as q:
                 return arith.substitute(p, self._syms) == q
             case tuple() as ps, tuple() as qs:
@@ -294,14 +296,14 @@ class _Hash:
                 return f"var {self._vars[e]}"
             case GlobalVar(name=name):
                 return f"global {name}"
-            case Const(value=np.ndarray() as array, type=t):
-                return f"tensor {self._type(t)} {self._array(array)}"
-            case Const(value=Int() as value):
+            case Const(held=Int() as value):
                 return f"int {self._int(value)}"
-            case Const(value=tuple() as values):
+            case Const(held=tuple() as values):
                 return f"shape {[self._int(v) for v in values]}"
-            case Const(value=value):
+            case Const(held=bool() as value):
                 return f"bool {value}"
+            case Const(type=t):
+                return f"tensor {self._type(t)} {self._array(e)}"
             case OpRef(op=op, attrs=attrs):
                 return f"op {op.name}{attrs_text(attrs)}"
             case ConstructorRef(adt=adt, name=name, type=t):
@@ -322,11 +324,12 @@ class _Hash:
     def _binders(self, variables: tuple[Var, ...]) -> list[str]:
         return [f"{self._vars[v]}:{self._type(v.type)}" for v in variables]
 
-    def _array(self, array: np.ndarray) -> str:
-        found = self._arrays.get(id(array))
+    def _array(self, e: Const) -> str:
+        found = self._arrays.get(id(e.held))
         if found is None:
-            found = hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
-            self._arrays[id(array)] = found
+            assert isinstance(e.value, np.ndarray), "what is no array is no tensor"
+            found = hashlib.blake2b(e.value.tobytes(), digest_size=16).hexdigest()
+            self._arrays[id(e.held)] = found
         return found
 
     def _pattern(self, p: Pattern) -> str:

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.expr import Int
 from inlay.base.span import NO_SPAN, Span
 from inlay.ir.op import Op
@@ -69,14 +70,21 @@ class Const:
     """A constant.
 
     Attributes:
-        value: an array (TensorType), an `Int` (IntType), a bool (BoolType) or a tuple of `Int`
-            (ShapeType). The `Int`s may mention dims in scope: `n`, `2*n + 1`. Arrays are read-only.
+        held: an array (TensorType), an `Int` (IntType), a bool (BoolType) or a tuple of `Int`
+            (ShapeType). The `Int`s may mention dims in scope: `n`, `2*n + 1`. Arrays are read-only, and
+            may be deferred: who asks for the size or the identity of one asks this, who wants its
+            elements asks for `value`.
     """
 
-    value: ConstValue
+    held: ConstValue | DeferredArray
     type: Type
     span: Span = NO_SPAN
     place: Place | None = None
+
+    @property
+    def value(self) -> ConstValue:
+        """What is held, with the elements of a deferred array."""
+        return self.held.array() if isinstance(self.held, DeferredArray) else self.held
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -25,6 +25,7 @@ import numpy as np
 
 from inlay.arith import dtype as dtypes
 from inlay.arith import expr as arith
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, to_int
 from inlay.arith.solve import Facts, simplify
@@ -103,12 +104,16 @@ def const(
     """Return a tensor constant.
 
     Args:
-        value: an array, or what NumPy makes one of. Python floats are f32, ints i64. The array is
-            not copied if it is C-contiguous and of the right dtype, and must not be changed later.
+        value: an array, a deferred one, or what NumPy makes one of. Python floats are f32, ints i64. The
+            array is not copied if it is C-contiguous and of the right dtype, and must not be changed later.
         dtype: converts the value.
         span: where it comes from.
         place: where it lives.
     """
+    if isinstance(value, DeferredArray):
+        known = dtypes.from_numpy(value.dtype)
+        assert dtype in (None, known), "a deferred array is not converted"
+        return Const(value, TensorType(tuple(map(arith.lit, value.shape)), known), span, place)
     if isinstance(value, np.ndarray):
         array = cast("np.ndarray", value)
     else:

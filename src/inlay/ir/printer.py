@@ -22,6 +22,7 @@ from typing import cast
 import numpy as np
 
 from inlay.arith import expr as arith
+from inlay.arith.deferred import AnyArray, elements
 from inlay.arith.dtype import BY_NAME
 from inlay.arith.expr import Int, Sym, from_atom
 from inlay.base.doc import Doc, bracket, concat, hardline, lines, nest, render
@@ -243,11 +244,12 @@ def _number_text(value: object) -> str:
     return repr(float(cast("float", value)))
 
 
-def array_text(array: np.ndarray, dtype: str, shared: _Shared) -> str:
+def array_text(held: AnyArray, dtype: str, shared: _Shared) -> str:
     """Return a tensor constant: `f32(1.5)`, `i64[2](3, 4)`, `f32[64, 64](#"digest")`."""
-    known = shared.array_texts.get(id(array))
+    known = shared.array_texts.get(id(held))
     if known is not None:
         return known
+    array = elements(held)
     head = dtype + (f"[{', '.join(map(str, array.shape))}]" if array.shape else "")
     if array.size <= _INLINE_ELEMENTS or dtype == "string":
         flat = array.astype(np.float32) if dtype == "bf16" else array
@@ -256,7 +258,7 @@ def array_text(array: np.ndarray, dtype: str, shared: _Shared) -> str:
         key = digest(array)
         shared.resources[key] = array
         text = f"{head}(#{quote(key)})"
-    shared.array_texts[id(array)] = text
+    shared.array_texts[id(held)] = text
     return text
 
 
@@ -408,7 +410,7 @@ class _FunctionPrinter:
         return f"[{', '.join(map(self.type, args))}]" if args else ""
 
     def _const(self, e: Const) -> str:
-        match e.value:
+        match e.held:
             case bool(value):
                 return "true" if value else "false"
             case Int() as value:

@@ -235,9 +235,9 @@ class _FunctionVerifier:
                     self.error("ir.unbound-variable", f"variable {e.name} is not bound", e)
                 elif not self.positions.is_visible(since, here):
                     self.error("ir.unbound-variable", f"variable {e.name} is used where it is not visible", e)
-            case Const(value=Int() as value):
+            case Const(held=Int() as value):
                 self._syms_visible(symbols(value), here, e)
-            case Const(value=tuple() as values):
+            case Const(held=tuple() as values):
                 for x in values:
                     self._syms_visible(symbols(x), here, e)
             case _:

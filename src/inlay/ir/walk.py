@@ -375,9 +375,9 @@ def _mapped(
     match e:
         case Var():
             return vars.get(e, e)
-        case Const(value=Int() as value):
+        case Const(held=Int() as value):
             return Const(on_int(value), t, e.span, e.place)
-        case Const(value=tuple() as values):
+        case Const(held=tuple() as values):
             return Const(tuple(map(on_int, values)), t, e.span, e.place)
         case GlobalVar() | OpRef() | ConstructorRef() | Const():
             return retyped(e, t)

@@ -8,6 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from inlay.analysis.blocks import operands, values
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.expr import lit
 from inlay.base.span import NO_SPAN
 from inlay.bytecode.constants import content_of
@@ -75,8 +76,8 @@ def _constant_sizes(module: Module, options: MemoryOptions) -> dict[tuple[str, .
             device = "" if value.place is None else value.place.device
             memories = allowed.get(device, allowed.get(""))
             for x in (value, *operands(value)):
-                if memories and isinstance(x, Const) and isinstance(x.value, np.ndarray):
-                    found.setdefault(memories, {})[id(x.value)] = align(x.value.nbytes, ALIGNMENT)
+                if memories and isinstance(x, Const) and isinstance(x.held, np.ndarray | DeferredArray):
+                    found.setdefault(memories, {})[id(x.held)] = align(x.held.nbytes, ALIGNMENT)
     return {memories: list(sizes.values()) for memories, sizes in found.items()}
 
 
@@ -90,6 +91,6 @@ def constants_in_file(module: Module) -> int:
         for value in values(function.body):
             device = "" if value.place is None else value.place.device
             for x in (value, *operands(value)):
-                if isinstance(x, Const) and isinstance(x.value, np.ndarray):
-                    sizes[device, content_of(x.value)] = align(x.value.nbytes, CONSTANT_ALIGN)
+                if isinstance(x, Const) and isinstance(x.held, np.ndarray | DeferredArray):
+                    sizes[device, content_of(x.held)] = align(x.held.nbytes, CONSTANT_ALIGN)
     return sum(sizes.values())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from inlay.analysis.choices import Choice
+from inlay.arith.deferred import AnyArray, elements
 from inlay.arith.expr import Sym, evaluate
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT
@@ -174,7 +175,7 @@ _LEAST_ALIGNMENT = 64
 
 
 def operands_of(
-    function: Function, constants: Mapping[int, np.ndarray], sizes: Mapping[Sym, int], *, reads_by_index: bool
+    function: Function, constants: Mapping[int, AnyArray], sizes: Mapping[Sym, int], *, reads_by_index: bool
 ) -> list[np.ndarray]:
     """Return operands of a group: constants as they are, others drawn, the same for the same types.
 
@@ -190,7 +191,7 @@ def operands_of(
         match p.type:
             case TensorType(shape=shape, dtype=dtype):
                 if i in constants:
-                    found.append(aligned(constants[i]))
+                    found.append(aligned(elements(constants[i])))
                     continue
                 dims = [evaluate(d, sizes) for d in shape]
                 found.append(aligned(_drawn(rng, dims, dtype.numpy, zeros=reads_by_index)))

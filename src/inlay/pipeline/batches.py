@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from inlay.analysis.blocks import spine, values
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.expr import fresh
 from inlay.ir.expr import Call, Const, Expr, Function, GlobalVar, OpRef
 from inlay.ir.kernel import Batch
@@ -47,7 +48,7 @@ def find_batches(module: Module, operators: OperatorTable) -> dict[str, Batch]:
                         pass
     for name, found in constants.items():
         known = {i: c for i, c in enumerate(found) if c is not None}
-        read = sum(c.value.nbytes for c in known.values() if isinstance(c.value, np.ndarray))
+        read = sum(c.held.nbytes for c in known.values() if isinstance(c.held, np.ndarray | DeferredArray))
         if read >= LEAST_SHARED and _has_formulas(primitive[name], operators):
             shared[name] = frozenset(known)
     return {name: Batch(f"{name}.batch", fresh("calls"), s) for name, s in shared.items()}

@@ -97,11 +97,11 @@ def _of_check(value: Expr) -> Iterator[tuple[Int, int | None, str]]:
     match value:
         case Call(
             callee=OpRef(op=op, attrs=CheckAttrs(why=why)),
-            args=(_, Const(value=Int() as a), Const(value=Int() as b)),
+            args=(_, Const(held=Int() as a), Const(held=Int() as b)),
         ) if op is CHECK_EQUAL:
             yield a - b, None, why
         case Call(
-            callee=OpRef(op=op, attrs=LeastAttrs(low=low, why=why)), args=(_, Const(value=Int() as a))
+            callee=OpRef(op=op, attrs=LeastAttrs(low=low, why=why)), args=(_, Const(held=Int() as a))
         ) if op is CHECK_AT_LEAST:
             yield a, low, why
         case Call(callee=OpRef(op=op, attrs=CheckAttrs(why=why)), args=(x, shape)) if op is CHECK_SHAPE:

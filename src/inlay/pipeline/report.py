@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from inlay.analysis.blocks import values
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.expr import Int, substitute, symbols, to_int
 from inlay.base.metadata import NOTHING_SAID, Metadata
 from inlay.base.span import Span
@@ -153,7 +154,7 @@ def count_operators(module: Module) -> tuple[dict[str, int], int]:
         match e:
             case Call(callee=OpRef(op=op)):
                 found[op.name] += 1
-            case Const(value=np.ndarray() as array):
+            case Const(held=np.ndarray() | DeferredArray() as array):
                 constants[id(array)] = array.nbytes
             case _:
                 pass

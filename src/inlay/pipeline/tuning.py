@@ -23,6 +23,7 @@ from math import prod
 import numpy as np
 
 from inlay.analysis.choices import NO_CHOICE, Choice, Question
+from inlay.arith.deferred import AnyArray, DeferredArray
 from inlay.arith.expr import Sym, evaluate, symbols
 from inlay.arith.tolerance import disagreement
 from inlay.base.diagnostics import CompileError, RunError
@@ -75,7 +76,7 @@ class Subject:
     origin: str
     function: Function
     ns: float
-    constants: Mapping[int, np.ndarray]
+    constants: Mapping[int, AnyArray]
     sizes: Mapping[Sym, int]
     product: tuple[PackedProduct, int] | None
 
@@ -144,7 +145,7 @@ def subjects_of(
         match e:
             case Call(callee=GlobalVar(name=name)):
                 calls.setdefault(name, e)
-            case Const(value=np.ndarray() as array):
+            case Const(held=np.ndarray() | DeferredArray() as array):
                 constants[id(array)] = array.nbytes
             case _:
                 pass
@@ -186,11 +187,11 @@ def _not_tuned(
     return ""
 
 
-def _constants(call: Call) -> dict[int, np.ndarray]:
+def _constants(call: Call) -> dict[int, AnyArray]:
     return {
-        i: a.value
+        i: a.held
         for i, a in enumerate(call.args)
-        if isinstance(a, Const) and isinstance(a.value, np.ndarray)
+        if isinstance(a, Const) and isinstance(a.held, np.ndarray | DeferredArray)
     }
 
 
@@ -220,7 +221,7 @@ class _Made:
     """What a choice makes of a kernel, before there is code of it."""
 
     function: Function
-    constants: Mapping[int, np.ndarray]
+    constants: Mapping[int, AnyArray]
     kernel: Kernel
 
 
@@ -371,7 +372,7 @@ class Tuner:
         return _Variant(run, sets, _longest_sum(body, subject.sizes))
 
 
-def _copied(operands: Sequence[np.ndarray], constants: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+def _copied(operands: Sequence[np.ndarray], constants: Mapping[int, AnyArray]) -> list[np.ndarray]:
     return [aligned(x) if i in constants else x for i, x in enumerate(operands)]
 
 

@@ -34,10 +34,10 @@ from typing import IO, Any, Literal, cast
 from inlay.base.diagnostics import InlayError, RunError, error, printable
 from inlay.base.files import writing
 from inlay.base.metadata import Metadata
-from inlay.bytecode.container import Buffer, Container, sealed
+from inlay.bytecode.container import Container, sealed
 from inlay.bytecode.program import Entry, HostBody, Kernel, Program
 from inlay.bytecode.spec import Spec, is_flat
-from inlay.bytecode.writer import chunks
+from inlay.bytecode.writer import Piece, pieces
 from inlay.runtime import text
 from inlay.runtime.binder import bind
 from inlay.runtime.calls import owners_of
@@ -538,7 +538,7 @@ def load_executable(
 
 
 def executable_of(
-    program: Program | list[Buffer],
+    program: Program | list[Piece],
     *,
     threads: int | None = None,
     mode: Mode | None = None,
@@ -552,7 +552,7 @@ def executable_of(
 ) -> Executable:
     """Return a program, or the pieces of its file (taken off their list), as an executable without a file."""
     return Executable(
-        in_memory(program if isinstance(program, list) else list(chunks(program, seals=False))),
+        in_memory(program if isinstance(program, list) else list(pieces(program, seals=False))),
         settings=chosen_settings(settings, threads, mode, seed),
         chose_threads=threads is not None,
         engine=engine,

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from inlay.arith.deferred import LEAST, DeferredArray, deferred, transposed
 from inlay.arith.expr import Int, product
 from inlay.base.diagnostics import RunError
 from inlay.ir import make
@@ -15,6 +16,8 @@ from inlay.ir.op import Effect
 from inlay.ir.types import BoolType, ExistsType, IntType, ShapeType, TensorType, TupleType, Type
 from inlay.ops._define import ForeignOp
 from inlay.ops.device import DEVICE_COPY, ON_DEVICE
+from inlay.ops.elementwise import CastAttrs
+from inlay.ops.layout import PermAttrs
 from inlay.passes.contract import Evaluator
 
 LIMIT = 1 << 16
@@ -55,12 +58,16 @@ def computed(
     for arg in value.args:
         if not (isinstance(arg, Const) and is_closed(arg)):
             return None
-        array = arg.value
-        if isinstance(array, np.ndarray):
+        array = arg.held
+        if isinstance(array, np.ndarray | DeferredArray):
             inputs[id(array)], elements = array.nbytes, max(elements, array.size)
     size, given = _bytes(value.type), sum(inputs.values())
     if size is None:
         return None
+    if len(value.args) == 1 and isinstance(value.callee.attrs, PermAttrs | CastAttrs):
+        late = _deferred(value, value.callee.attrs, evaluate)
+        if late is not None:
+            return late
     grows = _elements(value.type) > elements
     if grows and (size > max(limit, _GROWTH * given) or (left is not None and size - given > left[0])):
         return None
@@ -73,6 +80,31 @@ def computed(
     return _constant(result, value)
 
 
+def _deferred(value: Call, attrs: PermAttrs | CastAttrs, evaluate: Evaluator) -> Expr | None:
+    """Return what transposes or converts a large constant, computed when it is asked for; else None."""
+    (e,) = value.args
+    assert isinstance(e, Const), "its operand is a constant"
+    assert isinstance(value.type, TensorType), "its result is a tensor"
+    held, dtype = e.held, value.type.dtype.numpy
+    if (
+        not isinstance(held, np.ndarray | DeferredArray)
+        or held.nbytes <= LEAST
+        or object in (held.dtype, dtype)
+    ):
+        return None
+
+    callee, type = value.callee, value.type
+
+    def convert(source: np.ndarray, out: np.ndarray) -> None:
+        out[...] = evaluate(Call(callee, (make.const(source),), type))
+
+    if isinstance(attrs, PermAttrs):
+        found = transposed(held, attrs.perm)
+    else:
+        found = deferred(held.shape, dtype, held, convert)
+    return make.const(found, span=value.span, place=value.place)
+
+
 def array_of(e: Expr) -> np.ndarray | None:
     """Return the elements of a constant tensor; None for anything else."""
     return e.value if isinstance(e, Const) and isinstance(e.value, np.ndarray) else None
@@ -81,9 +113,9 @@ def array_of(e: Expr) -> np.ndarray | None:
 def is_closed(arg: Expr) -> bool:
     """Whether an atom is a constant that mentions no dims: it has a value now."""
     match arg:
-        case Const(value=Int() as value):
+        case Const(held=Int() as value):
             return value.value is not None
-        case Const(value=tuple() as values):
+        case Const(held=tuple() as values):
             return all(v.value is not None for v in values)
         case _:
             return isinstance(arg, Const)

@@ -479,5 +479,5 @@ def is_literal(arg: object) -> bool:
     """Whether an operand is written into the kernel: numbers, not tables."""
     if not isinstance(arg, Const):
         return False
-    size = getattr(arg.value, "size", 1)
+    size = getattr(arg.held, "size", 1)
     return bool(size == 1)

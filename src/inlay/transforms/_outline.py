@@ -124,7 +124,7 @@ class _Outlined:
             for arg in node.call.args:
                 if self._is_parameter(node, arg):
                     if isinstance(arg, Const):  # one array of several operations is one parameter
-                        first = arrays.setdefault((id(arg.value), arg.type, arg.place), arg)
+                        first = arrays.setdefault((id(arg.held), arg.type, arg.place), arg)
                         if first is not arg:
                             self._again[arg] = first
                             continue

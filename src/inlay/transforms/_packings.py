@@ -23,6 +23,7 @@ from inlay.analysis.winograd import (
     integer_scratch,
     pays,
 )
+from inlay.arith.deferred import AnyArray, DeferredArray, elements
 from inlay.arith.dtype import BF16, F32, I8, I16, U8, DType, from_numpy
 from inlay.arith.expr import Int
 from inlay.ir.expr import Call, Const, Expr
@@ -73,7 +74,7 @@ class Form:
 
     name: str
     attrs: object
-    weights: Array
+    weights: AnyArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class PackOptions:
         """Return the rows of a line of a product; None where they are not known, or several calls' rows."""
         assert isinstance(product.call.type, TensorType), "contractions have one result"
         rows = rows_of_line(product.call.type.shape[:-1])
-        may_be_many = self.shared is not None and product.array.nbytes >= self.shared
+        may_be_many = self.shared is not None and product.held.nbytes >= self.shared
         return None if rows == 1 and may_be_many else rows
 
     def pairs(self, target: Target) -> DotProduct | None:
@@ -233,9 +234,15 @@ class Product:
     narrow: Expr | None = None
 
     @property
+    def held(self) -> AnyArray:
+        """What the constant holds."""
+        assert isinstance(self.weights.held, np.ndarray | DeferredArray), "a constant tensor has elements"
+        return self.weights.held
+
+    @property
     def array(self) -> Array:
-        """The constant's elements."""
-        return array_of(self.weights)
+        """The constant's elements, in any order in memory."""
+        return elements(self.held)
 
     @property
     def device(self) -> str:
@@ -245,14 +252,18 @@ class Product:
     @property
     def key(self) -> str:
         """What its time depends on: the operator, the operands, and how windows move."""
-        words = [self.name, type_text(self.x.type), f"{self.array.dtype}{list(self.array.shape)}"]
+        words = [self.name, type_text(self.x.type), f"{self.held.dtype}{list(self.held.shape)}"]
         words += [] if self.conv is None else [str(self.conv)]
         return " ".join([*words, "of bf16" if self.narrow is not None else ""]).rstrip()
 
     def less_zero(self) -> Array:
         """Return the weights less their zero point, in the narrowest format that has them."""
+        return elements(self.packed_from())
+
+    def packed_from(self) -> AnyArray:
+        """Return the same; weights without a zero point as the constant holds them."""
         if self.zero is None:
-            return self.array
+            return self.held
         shifted = self.array.astype(np.int16) - along(
             array_of(self.zero).astype(np.int16), self.array.ndim, -1
         )
@@ -265,7 +276,7 @@ class Product:
         """
         if self.conv is None or self.conv.groups > 1 or (self.conv.dilations or (1,))[-1] != 1:
             return False
-        *_, width, inputs, _ = self.array.shape
+        *_, width, inputs, _ = self.held.shape
         return -(-width * inputs // group) <= width * -(-inputs // group) and inputs % group != 0
 
 
@@ -291,8 +302,8 @@ def array_of(e: Expr) -> Array:
 
 def packing_of(product: Product, target: Target, forms: Forms, asked: Asked) -> Packing | None:
     """Return how weights are packed for a device, None where they are not; `asked` answers what is open."""
-    *_, columns = product.array.shape
-    terms = product.array.size // columns
+    *_, columns = product.held.shape
+    terms = product.held.size // columns
     assert isinstance(product.x.type, TensorType), "contractions have tensors for operands"
     rows = forms.options.rows(product)
     window = _window(product.conv)
@@ -317,7 +328,7 @@ def packing_of(product: Product, target: Target, forms: Forms, asked: Asked) -> 
         widths = panel_widths(target, columns // groups, terms, rows, weights.itemsize, registers)
         panel = _panel(asked, widths if groups == 1 else widths[:1])
     if product.fills_lines(group):
-        *_, width, inputs, _ = product.array.shape
+        *_, width, inputs, _ = product.held.shape
         del window["groups"]
         attrs = PackedLinesAttrs(panel, columns, width, inputs, group, operand, shift=shift, **window)
         return Packing(PackIntegerAttrs(panel, group, weights), attrs, LINES, shift)
@@ -342,8 +353,8 @@ def _panel(asked: Asked, widths: Sequence[int]) -> int:
 
 def _float_packing(product: Product, target: Target, forms: Forms, rows: int | None, asked: Asked) -> Packing:
     """Return how weights of a product of floats are packed; `rows` are those of a line."""
-    *_, columns = product.array.shape
-    terms, window = product.array.size // columns, _window(product.conv)
+    *_, columns = product.held.shape
+    terms, window = product.held.size // columns, _window(product.conv)
     dot = None if product.narrow is None else forms.options.pairs(target)
     if dot is not None:
         panel = _panel(asked, panel_widths(target, columns, terms, rows, BF16.itemsize))
@@ -378,7 +389,7 @@ def _matrix_unit(product: Product, target: Target, own: DType, weights: DType) -
     if unit is None or (product.conv is not None and product.conv.groups > 1):
         return None
     assert isinstance(result, TensorType), "contractions have one result"
-    *kernel, terms, columns = product.array.shape
+    *kernel, terms, columns = product.held.shape
     if product.fills_lines(unit.width):
         terms *= kernel.pop()
     wide = [n.value or 0 for n in result.shape[:-1] if n != 1]
@@ -427,11 +438,11 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     """Return the packing for Winograd's form in floats; None where it does not apply, does not pay or is
     to stay plain.
     """
-    conv, result, w = product.conv, product.call.type, product.array
+    conv, result, w = product.conv, product.call.type, product.held
     if conv is None or conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
         return None
     assert isinstance(result, TensorType), "contractions have one result"
-    if result.dtype is not F32 or w.ndim != 4 or w.shape[:2] != (3, 3):
+    if result.dtype is not F32 or len(w.shape) != 4 or w.shape[:2] != (3, 3):
         return None
     images, rows, columns, oc = (n.value for n in result.shape)
     if rows is None or columns is None or oc is None:

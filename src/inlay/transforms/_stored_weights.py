@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inlay.arith.deferred import DeferredArray, elements
 from inlay.arith.dtype import BF16, F16, F32, DType
 from inlay.base.span import Span
 from inlay.ir import make
@@ -66,10 +67,13 @@ def stored_format(
         target: the processor.
         told: is told a constant that 16 bits hold.
     """
-    w = weights.value
-    if not isinstance(w, np.ndarray) or w.dtype != np.float32 or w.nbytes < FEWEST_BYTES:
+    held = weights.held
+    if not isinstance(held, np.ndarray | DeferredArray):
         return None
-    found = [d for d in (F16, BF16) if _holds(d, w.reshape(-1)[:_FIRST]) and _holds(d, w)]
+    if held.dtype != np.float32 or held.nbytes < FEWEST_BYTES:
+        return None
+    w = elements(held)
+    found = [d for d in (F16, BF16) if _holds(d, w.flat[:_FIRST]) and _holds(d, w)]
     taken = next((d for d in found if d is BF16 or target.has_half), None)
     if found and told is not None:
         told(StoredWeights(operator, span, taken or found[0], 2 * w.size, taken is not None))

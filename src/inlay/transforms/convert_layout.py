@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from inlay.analysis.blocks import values
+from inlay.arith.deferred import DeferredArray, transposed
 from inlay.arith.expr import lit
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -132,8 +133,8 @@ class _Site:
 
     def transposed(self, e: Expr, perm: tuple[int, ...]) -> Expr:
         """Return a value with its axes in another order; constants are rewritten."""
-        if isinstance(e, Const) and isinstance(e.value, np.ndarray):
-            return make.const(np.ascontiguousarray(e.value.transpose(perm)), span=e.span)
+        if isinstance(e, Const) and isinstance(e.held, np.ndarray | DeferredArray):
+            return make.const(transposed(e.held, perm), span=e.span)
         return self.op("transpose", (e,), PermAttrs(perm))
 
     def last(self, e: Expr) -> Expr:

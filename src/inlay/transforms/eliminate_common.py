@@ -17,6 +17,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from inlay.analysis.effects import Effects, EffectTable, effect_table
+from inlay.arith.deferred import DeferredArray
 from inlay.ir.expr import Call, Const, ConstructorRef, Expr, GlobalVar, OpRef, Project, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ops.table import OperatorTable
@@ -83,12 +84,14 @@ def _callee_key(callee: Expr) -> Hashable:
 
 def _operand_key(operand: Expr) -> Hashable:
     match operand:
-        case Const(value=np.ndarray() as array):
+        case Const(held=DeferredArray() as array):
+            return ("deferred", id(array))
+        case Const(held=np.ndarray() as array):
             if array.nbytes <= _SMALL_BYTES and array.dtype != object:
                 return (array.dtype, array.shape, array.tobytes())
             address = array.__array_interface__["data"][0]
             return (array.dtype, array.shape, array.strides, address)
-        case Const(value=value, type=type):
+        case Const(held=value, type=type):
             return (type, value)
         case OpRef() | ConstructorRef() | GlobalVar():
             return _callee_key(operand)

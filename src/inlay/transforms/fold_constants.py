@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.expr import Int, lit
 from inlay.base.options import option
 from inlay.ir import core_ops as core
@@ -74,7 +75,7 @@ def run(module: Module, context: PassContext) -> Module:
                 if found is None and evaluate is not None:
                     found = computed(value, evaluate, options.limit, left)
                 return found
-            case If(condition=Const(value=bool() as condition), then=then, otherwise=otherwise):
+            case If(condition=Const(held=bool() as condition), then=then, otherwise=otherwise):
                 return block.splice(then if condition else otherwise)
             case Match():
                 return _known_case(block, value)
@@ -156,10 +157,10 @@ def _int_of(atom: Expr) -> Int | None:
 
 def _constant_bytes(module: Module) -> int:
     arrays = {
-        id(e.value): e.value.nbytes
+        id(e.held): e.held.nbytes
         for f in module.functions.values()
         for e in postorder(f)
-        if isinstance(e, Const) and isinstance(e.value, np.ndarray)
+        if isinstance(e, Const) and isinstance(e.held, np.ndarray | DeferredArray)
     }
     return sum(arrays.values())
 

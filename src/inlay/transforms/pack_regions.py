@@ -117,7 +117,7 @@ class _Packing:
     def _pack(self, constant: Expr, perm: tuple[int, ...]) -> Const:
         assert isinstance(constant, Const), "only constants are packed"
         assert isinstance(constant.value, np.ndarray), "operands of regions are tensors"
-        key = (id(constant.value), perm)
+        key = (id(constant.held), perm)
         if key not in self._packed:
             array = np.ascontiguousarray(constant.value.transpose(perm))
             self._packed[key] = make.const(array, span=constant.span, place=constant.place)

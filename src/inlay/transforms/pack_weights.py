@@ -37,6 +37,7 @@ import numpy as np
 
 from inlay.analysis.choices import Asked, Choice
 from inlay.analysis.register_tiles import panel_width
+from inlay.arith.deferred import AnyArray, DeferredArray
 from inlay.arith.dtype import BF16
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -49,6 +50,7 @@ from inlay.ops.convolution import ConvAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
+from inlay.transforms._deferred_packing import packed
 from inlay.transforms._packed_blocks import packed_blocks
 from inlay.transforms._packings import (
     BF16_FORMS,
@@ -74,15 +76,15 @@ def run(module: Module, context: PassContext) -> Module:
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
     options = context.options_for(PackOptions)
     forms = Forms(options)
-    packed: dict[tuple[int, int, object], Const] = {}
+    made: dict[tuple[int, int, object], Const] = {}
 
     def pack(product: Product, packing: Packing) -> Const:
         """Return the packed constant; one array is packed once."""
-        zero = 0 if product.zero is None else id(product.zero.value)
-        key = (id(product.weights.value), zero, (packing.how, packing.forms is LINES))
-        if key not in packed:
-            packed[key] = make.const(_packed(product, packing, operators), span=product.weights.span)
-        return packed[key]
+        zero = 0 if product.zero is None else id(product.zero.held)
+        key = (id(product.weights.held), zero, (packing.how, packing.forms is LINES))
+        if key not in made:
+            made[key] = make.const(_packed(product, packing, operators), span=product.weights.span)
+        return made[key]
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if _is_in_blocks(value):
@@ -111,26 +113,30 @@ def run(module: Module, context: PassContext) -> Module:
             lines = make.shape_const((*outer, pixels * inputs))
             x = block.call(operators.definition("reshape").op, (x, lines), None)
         op = operators.definition(packing.forms[1]).op
-        made = block.make(op, (x, pack(product, packing)), packing.attrs)
+        call = block.make(op, (x, pack(product, packing)), packing.attrs)
         if not packing.shift:
-            return made
+            return call
         more = packing.shift * product.less_zero().sum(
-            axis=tuple(range(product.array.ndim - 1)), dtype=np.int32
+            axis=tuple(range(len(product.held.shape) - 1)), dtype=np.int32
         )
-        return block.make(operators.definition("add").op, (block.bind(made, op.name), make.const(-more)))
+        return block.make(operators.definition("add").op, (block.bind(call, op.name), make.const(-more)))
 
     return rewrite_module(module, step)
 
 
-def _packed(product: Product, packing: Packing, operators: OperatorTable) -> Array:
+def _packed(product: Product, packing: Packing, operators: OperatorTable) -> AnyArray:
     """Return the weights of a product as they are laid out."""
-    array = product.less_zero()
-    if packing.dtype is not None:
-        array = array.astype(packing.dtype.numpy)
-    if packing.forms is LINES:
+
+    def prepared(array: Array) -> Array:
+        if packing.dtype is not None:
+            array = array.astype(packing.dtype.numpy)
+        if packing.forms is not LINES:
+            return array
         *kernel, width, inputs, channels = array.shape
-        array = array.reshape(*kernel, width * inputs, channels)
-    return np.ascontiguousarray(operators.definition(packing.forms[0]).evaluate(packing.how, array))
+        return array.reshape(*kernel, width * inputs, channels)
+
+    pack = operators.definition(packing.forms[0])
+    return packed(pack, packing.how, packing.how.panel, product.packed_from(), prepared)
 
 
 def _told(
@@ -150,7 +156,8 @@ def _told(
             return None
         return Form(other.forms[1], other.attrs, _packed(product, other, operators))
 
-    form = Form(packing.forms[1], packing.attrs, array_of(weights))
+    assert isinstance(weights.held, np.ndarray | DeferredArray), "weights are a tensor"
+    form = Form(packing.forms[1], packing.attrs, weights.held)
     return PackedProduct(
         product.key, product.device, form, asked.choice, tuple(asked.questions.values()), remake
     )
@@ -234,12 +241,12 @@ def _product(block: BlockWriter, value: Expr) -> Product | None:
     narrow = None
     if isinstance(rounded, Const):
         w, narrow = rounded, widened_from(block, x, BF16)
-    if not isinstance(w, Const) or not isinstance(w.value, np.ndarray) or not w.value.size:
+    if not isinstance(w, Const) or not isinstance(w.held, np.ndarray | DeferredArray) or not w.held.size:
         return None
     if any(not isinstance(z, Const) for z in zeros) or (zeros and array_of(zeros[0]).any()):
         return None
     conv = attrs if isinstance(attrs, ConvAttrs) else None
-    if conv is None and w.value.ndim != 2:
+    if conv is None and len(w.held.shape) != 2:
         return None
     zero = zeros[1] if len(zeros) > 1 and array_of(zeros[1]).any() else None
     assert zero is None or isinstance(zero, Const), "all zero points are constants"

@@ -28,6 +28,7 @@ from math import prod
 
 import numpy as np
 
+from inlay.arith.deferred import DeferredArray, deferred
 from inlay.arith.dtype import BF16, F32, DType
 from inlay.base.span import Span
 from inlay.ir import make
@@ -106,6 +107,10 @@ class PrecisionOptions:
     watch: Callable[[RoundedProduct], None] | None = None
 
 
+def _rounded(array: np.ndarray, out: np.ndarray) -> None:
+    out[...] = array.astype(BF16.numpy)
+
+
 def run(module: Module, context: PassContext) -> Module:
     """Round them. Cost: linear in the program and in the constants that are rounded."""
     operators, options = context.ops, context.options_for(PrecisionOptions)
@@ -120,10 +125,11 @@ def run(module: Module, context: PassContext) -> Module:
         made = _source(block, e)
         if made is not None:
             return made
-        if isinstance(e, Const) and isinstance(e.value, np.ndarray):
-            if id(e.value) not in constants:
-                constants[id(e.value)] = make.const(e.value.astype(BF16.numpy), span=e.span)
-            return constants[id(e.value)]
+        if isinstance(e, Const) and isinstance(e.held, np.ndarray | DeferredArray):
+            if id(e.held) not in constants:
+                rounded = deferred(e.held.shape, BF16.numpy, e.held, _rounded)
+                constants[id(e.held)] = make.const(rounded, span=e.span)
+            return constants[id(e.held)]
         key = ("bf16", e)
         known = block.note(key)
         if isinstance(known, Var):

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from inlay.arith.deferred import AnyArray
 from inlay.arith.dtype import from_numpy
 from inlay.arith.text import text_array
 from inlay.base.diagnostics import InternalError
@@ -127,16 +128,16 @@ class _Compiler:
         self._spaces = spaces
         self._kernel_index: dict[str, int] = {}
         self._constants: dict[object, int] = {}
-        self._kept: list[np.ndarray] = []
+        self._kept: list[AnyArray] = []
         self._functions: dict[str, FunctionBuilder] = {}
         self._boxed: dict[str, FunctionBuilder] = {}
         self._pending: deque[Lowering] = deque()
 
     # ------------------------------------------------------------------ Tables
 
-    def constant(self, array: np.ndarray, memory: int) -> int:
+    def constant(self, array: AnyArray, memory: int) -> int:
         """Return the index of a tensor in the constant table, in a memory."""
-        if from_numpy(array.dtype).is_host_only:
+        if isinstance(array, np.ndarray) and from_numpy(array.dtype).is_host_only:
             return self._strings(array)
         key = (memory, content_of(array))
         found = self._constants.get(key)

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, assert_never
 
-import numpy as np
-
+from inlay.arith.deferred import AnyArray
 from inlay.arith.expr import Int, Sym, coefficient, lit, substitute, symbols
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder
@@ -49,7 +48,7 @@ class Tables(Protocol):
 
     module: Module
 
-    def constant(self, array: np.ndarray, memory: int) -> int:
+    def constant(self, array: AnyArray, memory: int) -> int:
         """Return the index of a tensor in the constant table, in a memory."""
         ...
 

@@ -83,10 +83,10 @@ def mentioned(function: Function) -> dict[Var | Sym, None]:
 
 
 def _const_symbols(e: Const) -> Iterator[Sym]:
-    if isinstance(e.value, Int):
-        yield from symbols(e.value)
-    elif isinstance(e.value, tuple):
-        for part in e.value:
+    if isinstance(e.held, Int):
+        yield from symbols(e.held)
+    elif isinstance(e.held, tuple):
+        for part in e.held:
             yield from symbols(part)
 
 

@@ -15,6 +15,7 @@ from typing import assert_never
 
 import numpy as np
 
+from inlay.arith.deferred import DeferredArray
 from inlay.arith.expr import Int
 from inlay.base.diagnostics import InternalError
 from inlay.bytecode.builder import FunctionBuilder
@@ -270,18 +271,18 @@ class Lowering:
         return self._match_value([self._value(e.scrutinee)], rows_of(e), e.type)
 
     def _constant(self, e: Const) -> VmValue:
-        match e.value:
-            case np.ndarray():
+        match e.held:
+            case np.ndarray() | DeferredArray():
                 known = e.place is not None
-                return Constant(e.value, self._env.tables.memory_at(e.place) if known else None)
+                return Constant(e.held, self._env.tables.memory_at(e.place) if known else None)
             case bool():
-                return int(e.value)
+                return int(e.held)
             case Int():
-                return self._env.integer(e.value)
+                return self._env.integer(e.held)
             case tuple():
-                return Fields(tuple(self._env.integer(part) for part in e.value))
+                return Fields(tuple(self._env.integer(part) for part in e.held))
             case _:
-                assert_never(e.value)
+                assert_never(e.held)
 
     # ------------------------------------------------------------------ control
 

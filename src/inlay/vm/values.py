@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from inlay.arith.deferred import AnyArray
 from inlay.arith.expr import Sym
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
@@ -61,7 +60,7 @@ class Constant:
         memory: where the program has it; None where that is up to the operation that reads it.
     """
 
-    array: np.ndarray
+    array: AnyArray
     memory: int | None = None
 
 

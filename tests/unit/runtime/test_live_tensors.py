@@ -54,7 +54,7 @@ def plan(monkeypatch, forge):
         def change(e):
             match e:
                 case Call(callee=OpRef(op=op), args=(block, Const() as at, shape)) if op is TENSOR_AT:
-                    return replace(e, args=(block, replace(at, value=forge(next(count), at.value)), shape))
+                    return replace(e, args=(block, replace(at, held=forge(next(count), at.value)), shape))
                 case _:
                     return e
 

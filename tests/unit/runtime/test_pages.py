@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inlay.runtime.pages import LARGE, in_memory
+from inlay.base.pages import LARGE
+from inlay.runtime.pages import in_memory
 
 
 @pytest.mark.parametrize("size", [0, 3, LARGE - 1, LARGE + 4097])

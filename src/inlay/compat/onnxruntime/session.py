@@ -23,6 +23,7 @@ import onnx
 from inlay.api import compilation
 from inlay.arith import dtype as dtypes
 from inlay.bytecode.spec import OptionSpec, Spec, TensorSpec
+from inlay.bytecode.writer import pieces
 from inlay.compat.onnxruntime.binding import IOBinding
 from inlay.compat.onnxruntime.failures import InvalidArgument, NotOffered, as_theirs
 from inlay.compat.onnxruntime.options import (
@@ -36,7 +37,7 @@ from inlay.compat.onnxruntime.options import (
 from inlay.compat.onnxruntime.values import ModelMetadata, NodeArg, OrtValue, values_of
 from inlay.importers.onnx.external import ExternalFiles
 from inlay.importers.onnx.graph import import_model
-from inlay.importers.onnx.load import parse_model, read_model
+from inlay.importers.onnx.load import parse_model, read_parts
 from inlay.ops.table import table
 from inlay.pipeline.externs import with_externs
 from inlay.runtime.chosen import usable_processors
@@ -103,10 +104,8 @@ class InferenceSession:
         check(self._options)
         self._providers = _chosen(providers, provider_options)
         with as_theirs():
-            model, files = _model(path_or_bytes)
-            _fix_dims(model, *self._options.sizes)
+            model = self._compiled(path_or_bytes)
             self._metadata = ModelMetadata.of(model)
-            self._executable = self._compiled(model, files)
         constants = {t.name for t in model.graph.initializer}
         args = [NodeArg.of(i) for i in model.graph.input]
         self._inputs = [a for a in args if a.name not in constants]
@@ -117,22 +116,28 @@ class InferenceSession:
         self._specs = {s.name: s for s in self._executable.inputs}
         self._begun = time.time_ns()
 
-    def _compiled(self, model: onnx.ModelProto, files: ExternalFiles) -> Executable:
+    def _compiled(self, source: Any) -> onnx.ModelProto:
+        """Compile a model; return it, without large initializers where it is a file."""
+        model, files = _model(source)
+        _fix_dims(model, *self._options.sizes)
         options = {**self.defaults, **next(iter(self._providers.values()))}
         externs = options.pop("externs", ())
         operators = with_externs(table(), externs)
-        module = import_model(model, operators, files=files)
-        compiled = compilation(module, externs=externs, **options)
+        compiled = compilation(import_model(model, operators, files=files), externs=externs, **options)
+        kept, functions, sources = compiled.externs, compiled.functions, compiled.module.sources
+        parts = list(pieces(compiled.program, seals=False))
+        del files, compiled  # weights go as they are packed into the executable
         is_parallel = self._options.execution_mode is ExecutionMode.ORT_PARALLEL
-        return executable_of(
-            compiled.program,
+        self._executable = executable_of(
+            parts,
             threads=threads_of(self._options) or usable_processors(),
             mode="parallel" if is_parallel else None,
-            externs=compiled.externs,
-            callbacks=compiled.functions,
-            made_from=compiled.module.sources,
+            externs=kept,
+            callbacks=functions,
+            made_from=sources,
             settings=Settings(trace=self._options.enable_profiling),
         )
+        return model
 
     @property
     def executable(self) -> Executable:
@@ -328,7 +333,8 @@ def _model(source: Any) -> tuple[onnx.ModelProto, ExternalFiles]:
         return parse_model(bytes(cast("bytes", source)), "bytes"), ExternalFiles()
     if isinstance(source, str | os.PathLike):
         file = Path(cast("str", source))
-        return read_model(file), ExternalFiles.beside(file)
+        model, stored = read_parts(file)
+        return model, ExternalFiles.beside(file, stored)
     raise TypeError(f"Unable to load from type '{type(source)}'")
 
 

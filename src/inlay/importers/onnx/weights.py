@@ -17,11 +17,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from onnx import TensorProto
+
+from inlay.base.pages import pages
 
 LEAST = 1 << 16
 """Bytes of an initializer that is read apart: below, parsing it costs nothing."""
@@ -75,7 +77,7 @@ def read_apart(path: Path, most: int) -> tuple[bytes, dict[str, np.ndarray]] | N
 class _Reader:
     """Walks a file by the lengths of its fields."""
 
-    stream: BinaryIO
+    stream: BufferedReader
 
     def model(self, size: int) -> tuple[bytes, dict[str, np.ndarray]] | None:
         """Return the small model and the bytes of its large initializers."""
@@ -144,10 +146,12 @@ class _Reader:
         return found
 
     def _array(self, raw: _Field) -> np.ndarray:
+        """Return bytes of the file, in memory that is given back as soon as nobody has them."""
+        memory = pages(raw.end - raw.value)
         self.stream.seek(raw.value)
-        array = np.fromfile(self.stream, np.uint8, raw.end - raw.value)
-        if array.size != raw.end - raw.value:
+        if self.stream.readinto(memory) != len(memory):
             raise _UnusualError
+        array = np.frombuffer(memory, np.uint8)
         array.flags.writeable = False
         return array
 

@@ -167,10 +167,10 @@ class ProblemMaker:
             for arg in o.call.args:
                 if not isinstance(arg, Const) or not isinstance(arg.type, TensorType):
                     continue
-                if id(arg.value) not in numbers:
-                    numbers[id(arg.value)] = len(sizes)
+                if id(arg.held) not in numbers:
+                    numbers[id(arg.held)] = len(sizes)
                     sizes.append(self._predictor.number(bytes_of(arg.type)))
-                used[self.unit_of[index]][numbers[id(arg.value)]] = None
+                used[self.unit_of[index]][numbers[id(arg.held)]] = None
         return tuple(sizes), [tuple(u) for u in used]
 
     def _unit_reads(

@@ -109,7 +109,8 @@ class Scene:
     def array(self, atom: Expr) -> np.ndarray | None:
         """Return the constant tensor that an atom is."""
         found = self.constant(atom)
-        return found.value if found is not None and isinstance(found.value, np.ndarray) else None
+        value = None if found is None else found.value
+        return value if isinstance(value, np.ndarray) else None
 
     def reals(self, atom: Expr) -> np.ndarray | None:
         """Return the constant tensor that an atom is, in f64: so are integers scaled that stand for reals."""
