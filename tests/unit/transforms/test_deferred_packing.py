@@ -11,6 +11,7 @@ from inlay.ops.bf16_products import PackBf16Attrs
 from inlay.ops.integer_products import PackIntegerAttrs
 from inlay.ops.matmul import PackAttrs
 from inlay.ops.winograd import WinogradPackAttrs
+from inlay.ops.winograd_floats import WinogradFloatPackAttrs
 from inlay.transforms import _deferred_packing
 from inlay.transforms._deferred_packing import packed
 from tests.unit.transforms.programs import OPS
@@ -24,8 +25,8 @@ CASES = [
     ("pack_bf16_weights", PackBf16Attrs(16, 2), (301, 150), B),
     ("pack_integer_weights", PackIntegerAttrs(16, 4, I8), (3, 3, 90, 100), Q),
     ("pack_winograd_weights", WinogradPackAttrs(16, 2), (3, 3, 33, 70), Q),
-    ("pack_winograd_floats", PackAttrs(16), (3, 3, 60, 70), F),
-    ("pack_winograd_floats", PackAttrs(64), (3, 3, 60, 64), F),
+    ("pack_winograd_floats", WinogradFloatPackAttrs(16), (3, 3, 60, 70), F),
+    ("pack_winograd_floats", WinogradFloatPackAttrs(64, 4), (3, 3, 60, 64), F),
 ]
 
 
