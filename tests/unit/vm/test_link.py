@@ -24,7 +24,7 @@ def pieces(rows: int, terms: int, columns: int) -> set[int]:
 
 @pytest.mark.parametrize(
     ("rows", "terms", "columns", "expected"),
-    [(1, 256, 1024, MOST_PIECES), (1, 256, 512, 8), (1, 64, 64, 1), (32, 256, 1024, 1)],
+    [(1, 256, 1024, MOST_PIECES), (1, 256, 512, 8), (1, 64, 64, 1), (32, 256, 1024, 1), (1, 1024, 2048, 1)],
 )
 def test_few_rows_pass_their_weights_in_pieces(rows, terms, columns, expected):
     assert max(pieces(rows, terms, columns), default=1) == expected
