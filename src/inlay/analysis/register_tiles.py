@@ -17,8 +17,9 @@ the one before it on the same accumulator, so a step of few accumulators takes a
 
 The rows of a line and the columns of a matrix seldom divide evenly. `heights` covers rows with at most
 two tile sizes, and `ranked_panels` weighs the columns computed for nothing behind the last panel
-against the shape of the tiles, both by the instructions of a step, summed over the tiles. What both
-choose between is the same for every machine: its registers and vectors are the parameters.
+against the shape of the tiles, both by the instructions of a step, summed over the tiles (of one row, by
+the vectors that are loaded). What both choose between is the same for every machine: its registers and
+vectors are the parameters.
 """
 
 from __future__ import annotations
@@ -120,6 +121,11 @@ def ranked_panels(
 
     def cost(vectors: int) -> float:
         full, left = divmod(columns, vectors * lanes)
+        if rows == 1:
+            # It waits for its weights alone, and those behind the last column come with them.
+            one = 1 + (1 + PANEL_VECTOR) * vectors
+            whole = one * (full + (masked if left else 0))
+            return whole * UNEVEN if left else whole
         many = most_rows(vectors, registers)
         tiles = (many,) if rows is None else heights(rows, vectors, registers)
         last = _cover(rows or many, tiles, -(-left // lanes)) if left else 0

@@ -59,3 +59,11 @@ def test_one_row_takes_wide_panels() -> None:
 def test_panels_are_as_narrow_as_asked() -> None:
     assert ranked_panels(512, None, *AVX512, most=2)[0] == 2
     assert ranked_panels(512, None, *AVX512, most=1)[0] == 1
+
+
+def test_panels_of_one_row_load_little_behind_the_last_column() -> None:
+    def loaded(columns: int) -> int:
+        (width, *_) = ranked_panels(columns, 1, 16, 32)
+        return -(-columns // (16 * width)) * 16 * width
+
+    assert [loaded(n) for n in (576, 960, 240, 120, 1024)] == [576, 960, 240, 128, 1024]
