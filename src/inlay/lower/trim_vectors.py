@@ -21,7 +21,7 @@ from inlay.arith.expr import Sym, lit
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
 from inlay.loop.stmt import Alloc, For, If, LoopKind, Seq, Stmt
-from inlay.loop.walk import map_children, stores_of
+from inlay.loop.walk import loads_of, map_children, stores_of
 from inlay.machine.target import Target
 
 
@@ -41,7 +41,9 @@ def _trim(s: Stmt, target: Target, bounds: Bounds) -> Stmt:
     s = map_children(s, lambda child: _trim(child, target, inner))
     if not isinstance(s, For) or s.kind is not LoopKind.VECTOR:
         return s
-    lanes = max((target.lanes(x.buffer.dtype.itemsize) for x in stores_of(s.body)), default=1)
+    # Of the widest elements, so that loops over one buffer of registers keep as many, whatever they make.
+    touched = (*stores_of(s.body), *loads_of(s.body))
+    lanes = min((target.lanes(x.buffer.dtype.itemsize) for x in touched), default=1)
     extent = s.extent.value or 0
     for kept in range(lanes, extent, lanes):
         if _does_nothing(s.body, bounds.inside(s.var, s.lo + kept, s.extent - kept)):

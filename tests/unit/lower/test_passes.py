@@ -129,6 +129,15 @@ def test_vectors_that_do_something_stay(body: str) -> None:
     hold(text, lambda f: with_body(f, trim_vectors(f.body, Target(vector_bytes=8))), text)
 
 
+def test_loops_over_one_buffer_keep_as_many_elements() -> None:
+    """Sums of 32 bits that become bytes: whole vectors of bytes would be more than whole vectors of sums."""
+    before = """lowered func f(x: i32[29]) -> (y: u8[29]) { alloc acc: i32[24] @register
+      for i in 0..24 vector { if [i + 16] < [29] { acc[i] = x[i + 16] } }
+      for j in 0..24 vector { if [j + 16] < [29] { y[j + 16] = u8(acc[j]) } } }"""
+    after = before.replace("0..24", "0..16")
+    hold(before, lambda f: with_body(f, trim_vectors(f.body, Target(vector_bytes=32))), after)
+
+
 def test_simplify_uses_ranges() -> None:
     hold(
         HEAD
