@@ -20,6 +20,7 @@ class Names:
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self._blocks: list[set[str]] = [set(reserved)]
+        self._ended: list[set[str]] = [set()]  # names of blocks that ended inside each
 
     @property
     def depth(self) -> int:
@@ -35,7 +36,9 @@ class Names:
         """
         word = to_c(_NUMBERS.sub("", hint) or hint)
         name, count = word, 1
-        while any(name in block for block in self._blocks):
+        # What belongs further out is declared in front of blocks that have ended since.
+        taken = [*self._blocks, *self._ended[depth - 1 :]] if depth else self._blocks
+        while any(name in block for block in taken):
             count += 1
             name = f"{word}_{count}"
         self._blocks[depth - 1].add(name)
@@ -49,7 +52,9 @@ class Names:
     def open(self) -> None:
         """Begin a block."""
         self._blocks.append(set())
+        self._ended.append(set())
 
     def close(self) -> None:
         """End a block and forget its names."""
-        self._blocks.pop()
+        ended = self._blocks.pop() | self._ended.pop()
+        self._ended[-1] |= ended

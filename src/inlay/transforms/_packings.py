@@ -462,7 +462,9 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     best = max(usual, key=lambda tile: gain(tile, usual[tile]))
     tile = asked.pick(TILE, best, tuple(usual)) if len(usual) > 1 else best
     others = float_options(*sizes, images=images, tile=tile, **caches)
-    lines = asked.pick(WINOGRAD, usual[tile] or 0, (0, *others))
+    # An answer for other tiles is none for these.
+    question = WINOGRAD if tile == min(FLOAT_ERROR) else f"{WINOGRAD} {tile}"
+    lines = asked.pick(question, usual[tile] or 0, (0, *others))
     if lines == 0:
         return None
     extra = 4 * ((tile + 2) ** 2 * terms * oc - w.size) + float_scratch(columns, terms, oc, lines, tile)

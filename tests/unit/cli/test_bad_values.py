@@ -23,6 +23,7 @@ BASES = {
     "run": "run t.inl",
     "compile": "compile t.inl -o t.inlay",
     "bench": "bench t.inl --rounds 1 --seconds 0",
+    "tune": "tune t.inl --db t.db --minutes 0",
     "opt": "opt t.inl --passes to-anf,plan-places",
     "explain": "explain t.inl",
     "serve": "serve",
