@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
+from inlay.ir import make
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -104,10 +105,13 @@ def with_blocks(value: Expr, rewrite: Callable[[Expr], Expr]) -> Expr:
 
 
 def relet(let: Let, value: Expr, body: Expr) -> Let:
-    """Return a let with another value of the same type, and another body; itself where none changes."""
+    """Return a let with another value of the same type, and another body; itself where none changes.
+
+    Its own type follows from these: lets that change places open dims at other places.
+    """
     if value is let.value and body is let.body:
         return let
-    return Let(let.var, value, body, let.type, let.span, let.place)
+    return make.let(let.var, value, body, span=let.span, place=let.place)
 
 
 def binders(value: Expr) -> tuple[Var, ...]:

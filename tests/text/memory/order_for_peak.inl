@@ -25,5 +25,20 @@ fn stays(x: Tensor[4, 64, f32], y: Tensor[4, 64, f32], w: Tensor[64, 64, f32]) {
   add(a, b)
 }
 
+// What moves before a number that is read is not in the scope of its dim any more.
+// CHECK-LABEL: fn opens
+// CHECK:         = @matmul{{.*}}(x, w)
+// CHECK:         = @reduce_sum
+// CHECK:         = @matmul{{.*}}(y, w)
+// CHECK:         = to_control(
+fn opens(x: Tensor[4, 64, f32], y: Tensor[4, 64, f32], w: Tensor[64, 256, f32]) {
+  let a = matmul(x, w);
+  let b = matmul(y, w);
+  let most = cast{dtype=i64}(reduce_max{axes=[0, 1], keepdims=false}(b));
+  let count = to_control(most);
+  let p = reduce_sum{axes=[0, 1], keepdims=false}(a);
+  (most, p, range(int(0), count, int(1)))
+}
+
 // CHECK: // order-for-peak: {{.*}}main: 5 steps in another order, 4128 bytes at once instead of 8208
 // CHECK-NOT: stays:
