@@ -22,13 +22,14 @@ from inlay.schedule.rules.attention import attention, plain_attention
 from inlay.schedule.rules.contraction import contraction, plain_contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
+from inlay.schedule.rules.streams import streams
 from inlay.schedule.rules.work_items import point_items, separate_items, work_items
 from inlay.schedule.state import Illegal, Schedule, Step
 
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, contraction, attention, rows)
+RULES: tuple[Rule, ...] = (injective, streams, contraction, attention, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""

@@ -82,6 +82,19 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     assert ("parallel" in print_function(lowered)) == (rows != 97), "97 rows have no equal blocks"
 
 
+@pytest.mark.sample(1)
+def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
+    small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192, l3_bytes=16384)
+    f = two_factors((256, 4), (4, 64), bias=True)
+    s = Schedule(f)
+    contraction(s, small)
+    lowered = hold_law(f, s)
+    assert "in 0..4 parallel" in print_function(lowered), "blocks of 64 rows"
+    s = Schedule(f)
+    contraction(s, replace(small, l3_bytes=1 << 20))
+    assert "in 0..4 parallel" not in print_function(s.function)
+
+
 def test_what_is_read_only_behind_a_condition_is_not_copied() -> None:
     """Behind the last column the first copy reads nothing, and neither may the second one."""
     s = Schedule(elementwise(3, 5))

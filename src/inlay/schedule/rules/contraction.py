@@ -212,15 +212,33 @@ def finish(s: Schedule, begun: Begun, target: Target) -> None:
     guarded = s.block(begun.block).predicate is not None
     decompose_reduction(s, begun.block, reduce_loops(s, begun.block)[0])
     use_dots(s, begun.block, target)
-    _cut_rows(s, begun.block, begun.plan, begun.temporary, target, guarded=guarded)
+    tiles = cut_rows(s, begun.block, begun.plan, begun.temporary, target, guarded=guarded)
+    plan = begun.plan
+    at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
+    if tiles:
+        fetch_next(s, tiles, at, target)
 
 
-def _cut_rows(s: Schedule, block: str, plan: Plan, temporary: str, target: Target, *, guarded: bool) -> None:
-    """Cut rows into tiles and give each its sums in registers."""
+def cut_rows(
+    s: Schedule, block: str, plan: Plan, temporary: str, target: Target, *, guarded: bool = False
+) -> list[str]:
+    """Cut rows into tiles and give each its sums in registers.
+
+    Args:
+        s: the schedule, in which each row of the sums is started, added up and read by nests of its own.
+        block: that multiplies.
+        plan: the order and the sizes.
+        temporary: name of the buffer of sums.
+        target: the machine.
+        guarded: whether windows reach over edges.
+
+    Returns:
+        The blocks that multiply in the tiles; none where there are no rows.
+    """
     if plan.row is None:
         _finish(s, spatial_loops(s, block)[-2], temporary, block, _lanes(s, block, target))
         write_out_steps(s, block, target)
-        return
+        return []
     row = _row_loop(s, block)
     edges = _clip(s, block, row) if guarded else (False, False)
     parts = _edges(s, split_cascade(s, row, plan.tiles), edges)
@@ -229,8 +247,7 @@ def _cut_rows(s: Schedule, block: str, plan: Plan, temporary: str, target: Targe
         _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=crosses)
         if not crosses:
             write_out_steps(s, tile.names[block], target)
-    at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
-    fetch_next(s, [tile.names[block] for tile, _ in parts], at, target)
+    return [tile.names[block] for tile, _ in parts]
 
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:

@@ -69,14 +69,14 @@ def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | No
     if len(second) != 1 or not written(b).dtype.is_float or b.predicate is not None:
         return None
     bytes_ = second[0].buffer.dtype.itemsize * columns * _terms(b)
-    rows = _rows(b, second[0])
+    rows = rows_of(b, second[0])
     pays = rows >= FEWEST_ROWS and (bytes_ > target.l1_bytes or is_partial)
     if FEWEST_ROWS // 4 <= rows <= 16 * FEWEST_ROWS:
         pays = s.asked.switch(f"{block}.pack", default=pays)
     return Packing(second[0].buffer.name, 1) if pays else None
 
 
-def _rows(b: Block, second: Load) -> int:
+def rows_of(b: Block, second: Load) -> int:
     """Return how often an element is used, 0 where that is not known."""
     own = symbols_in(second.indices)
     return prod(i.extent.value or 0 for i in b.iters if i.kind is IterKind.SPATIAL and i.sym not in own)

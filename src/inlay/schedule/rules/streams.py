@@ -1,0 +1,191 @@
+"""Products of a few rows with a factor that is no constant: read in the order of its rows.
+
+A tile of `contraction.py` reads a panel of the second factor from its first row to its last. Where that was
+packed it is contiguous. Where it is not, and does not pay to pack, rows are far apart: each line of the
+cache is on another page, and those beside it are gone from the cache before the next panel reads them.
+So the reduction is outside the panels, in blocks of a few rows:
+
+    for chunk of columns                       parallel
+      sums[rows, chunk] = 0                    first cache
+      for block of the reduction               BLOCK rows of the second factor, read side by side
+        for panel of the chunk
+          for tile of rows
+            acc = 0; for k in block (unrolled): acc = fma(A[row, k], B[k, panel], acc)     registers
+            sums = sums + acc
+      epilogue(sums) -> C
+
+That reads as many streams as a block has rows, each from left to right, which is what caches fetch ahead.
+Sums are loaded and stored once for each block. They are blocked as long sums of other rules are (`sums.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inlay.analysis.register_tiles import panel_widths
+from inlay.loop.buffer import Scope
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import BlockIter, IterKind
+from inlay.loop.walk import loads_of
+from inlay.machine.target import Target
+from inlay.schedule.primitives.cache_write import cache_write
+from inlay.schedule.primitives.clip import clip
+from inlay.schedule.primitives.decompose_reduction import decompose_reduction
+from inlay.schedule.primitives.distribute import distribute
+from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.rfactor import rfactor
+from inlay.schedule.primitives.set_scope import set_scope
+from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.use_fma import use_fma
+from inlay.schedule.rules.contraction import cut_rows
+from inlay.schedule.rules.contraction_plan import (
+    MIN_PARALLEL_PANELS,
+    Plan,
+    epilogue_of,
+    no_contraction,
+    row_tiles,
+    tile_options,
+)
+from inlay.schedule.rules.groups import is_product, packed_panel, symbols_in, written
+from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
+from inlay.schedule.rules.nests import parallelize, vectorize_nest
+from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of
+from inlay.schedule.state import Schedule, illegal
+
+BLOCK = 16
+"""Rows of the second factor that are read side by side."""
+RUN = 128
+"""Columns that a row is read for at least."""
+
+
+def streams(s: Schedule, target: Target) -> None:
+    """Schedule a product of a few rows with a factor that is no constant and not small.
+
+    Raises:
+        Illegal: the function is something else; or a step refuses half-way.
+    """
+    product = _product(s, target)
+    block = product.block
+    epilogue = epilogue_of(s, block)
+    if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
+        raise illegal("class", "found something else beside a product, needed one alone")
+    plan, chunk = _plan(s, product, target)
+    if epilogue is None:
+        epilogue = cache_write(s, block, Scope.WORKSPACE)
+    sums = written(s.block(block)).name
+    terms, within = split(s, reduce_loops(s, block)[0], BLOCK)
+    parts = rfactor(s, block, [terms])
+    for loop in reversed(spatial_loops(s, block)):
+        distribute(s, loop)
+    if (product.terms.extent % BLOCK) != 0:
+        clip(s, parts, within)
+    if target.has_fma:
+        use_fma(s, parts)
+    shared = len(plan.before) + 1
+    merge_all(s, [_ordered(s, name, plan, chunk) for name in (parts, block)])
+    merge_all(s, [s.loops_of(parts)[:shared], _results(s, epilogue, plan, chunk)])
+    set_scope(s, sums, Scope.WORKSPACE, at=s.loops_of(block)[shared - 1])
+    decompose_reduction(s, parts, reduce_loops(s, parts)[0])
+    cut_rows(s, parts, plan, written(s.block(parts)).name, target)
+    vectorize_nest(s, s.loops_of(epilogue)[-1], target)
+    parallelize(s, s.loops_of(epilogue)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product that is to be read so.
+
+    Attributes:
+        block: its name.
+        spatial: its axes of the result.
+        terms: the axis that it sums over.
+        second: how it reads the factor with the columns.
+        rows: how often each element of that is used.
+    """
+
+    block: str
+    spatial: tuple[BlockIter, ...]
+    terms: BlockIter
+    second: Load
+    rows: int
+
+
+def _product(s: Schedule, target: Target) -> _Product:
+    """Return the product of a function.
+
+    Raises:
+        Illegal: `schedule.class`.
+    """
+    reductions = [b for b in s.block_names() if s.block(b).init is not None]
+    if len(reductions) != 1 or no_contraction(s, reductions[0]):
+        raise illegal("class", "found no single sum of products along columns")
+    block, b = reductions[0], s.block(reductions[0])
+    terms = [i for i in b.iters if i.kind is IterKind.REDUCE]
+    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    spatial = tuple(i for i in b.iters if i.kind is IterKind.SPATIAL)
+    second = [x for x in factors if spatial[-1].sym in symbols_in(x.indices)]
+    is_plain = is_product(b) and len(terms) == 1 and packed_panel(b) is None and b.predicate is None
+    if (
+        not is_plain
+        or len(factors) != 2
+        or len(second) != 1
+        or second[0].buffer.dtype is not written(b).dtype
+    ):
+        raise illegal("class", f"found '{block}', which is no product of two matrices as they are")
+    columns, rows, size = spatial[-1].extent.value, rows_of(b, second[0]), terms[0].extent.value
+    if not 0 < rows < FEWEST_ROWS:
+        raise illegal("class", f"found {rows or 'any number of'} rows, needed 1 to {FEWEST_ROWS - 1}")
+    if columns is None or columns < 2 * RUN:
+        raise illegal("class", f"found {columns or 'any number of'} columns, needed {2 * RUN} or more")
+    itemsize = written(b).dtype.itemsize
+    if size is not None and (size <= BLOCK or size * columns * itemsize <= target.l1_bytes):
+        raise illegal("class", f"found a factor of {size} x {columns}, needed one that fills the first cache")
+    return _Product(block, spatial, terms[0], second[0], rows)
+
+
+def _plan(s: Schedule, product: _Product, target: Target) -> tuple[Plan, int]:
+    """Return order and sizes, and how many columns a chunk has."""
+    spatial, own = product.spatial, symbols_in(product.second.indices)
+    others = range(len(spatial) - 1)
+    before = tuple(i for i in others if spatial[i].sym in own and spatial[i].extent != 1)
+    wide = [i for i in others if i not in before and spatial[i].extent != 1]
+    if len(wide) > 1:
+        raise illegal("class", f"found rows on {len(wide)} axes, needed one")
+    row = wide[0] if wide else next((i for i in others if i not in before), None)
+    dtype, columns = product.second.buffer.dtype, spatial[-1].extent.value or 0
+    ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
+    panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
+    held = target.l1_bytes // (2 * product.rows * dtype.itemsize)
+    shared = max(RUN, -(-columns // MIN_PARALLEL_PANELS))
+    chunk = -(-min(held, shared) // panel) * panel
+    options = [] if row is None else tile_options(target, dtype, panel, product.rows)
+    after = tuple(i for i in others if i != row and i not in before)
+    tiles = row_tiles(s, product.block, options) if options else ()
+    return Plan(before, after, row, panel, tiles, None, None), chunk
+
+
+def _ordered(s: Schedule, name: str, plan: Plan, chunk: int) -> list[str]:
+    """Put the loops of a nest of sums into order; return those that the nests share.
+
+    The nest that adds up a block has the blocks as an axis of its own, the one that adds these up sums over
+    them.
+    """
+    loops = s.loops_of(name)
+    count = len(plan.before) + len(plan.after) + (plan.row is not None)
+    column, terms, *inside = loops[count:]
+    group, within = split(s, column, chunk)
+    panel, lane = split(s, within, plan.panel)
+    around = [loops[i] for i in plan.before]
+    rows = [loops[i] for i in plan.after] + ([] if plan.row is None else [loops[plan.row]])
+    shared = [*around, group, terms, panel, *rows]
+    reorder(s, [*shared, *inside, lane])
+    return shared
+
+
+def _results(s: Schedule, name: str, plan: Plan, chunk: int) -> list[str]:
+    """Put the loops of what reads the sums into order; return those over chunks."""
+    *others, column = s.loops_of(name)
+    group, within = split(s, column, chunk)
+    around = [others[i] for i in plan.before]
+    reorder(s, [*around, group, *(x for x in others if x not in around), within])
+    return [*around, group]
