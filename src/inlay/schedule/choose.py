@@ -38,6 +38,8 @@ FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 
 _PLAINER: Mapping[Rule, Rule] = {attention: plain_attention, contraction: plain_contraction}
 """What a function of the rule's class is tried with when the rule is refused half-way."""
+_FORMS: frozenset[Rule] = frozenset({streams})
+"""Special forms of the rule behind them: that a function is of another class is no news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,10 @@ def schedule(
         try:
             rule(s, target)
         except Illegal as refusal:
-            refusals.append((rule.__name__, refusal.diagnostics[0]))
-            if rule in _PLAINER and refusal.diagnostics[0].id != "schedule.class":
+            is_other = refusal.diagnostics[0].id == "schedule.class"
+            if not is_other or rule not in _FORMS:
+                refusals.append((rule.__name__, refusal.diagnostics[0]))
+            if rule in _PLAINER and not is_other:
                 waiting.appendleft(_PLAINER[rule])
             continue
         s.rule = rule.__name__
