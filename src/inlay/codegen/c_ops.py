@@ -197,6 +197,8 @@ class Operations:
                 return cast("bool", call("isnan", *args))
             case IntrinsicOp.IS_INF:
                 return cast("bool", call("isinf", *args))
+            case IntrinsicOp.EXP_NONPOSITIVE:
+                return self.rounded(self._function(IntrinsicOp.EXP.value, to, *args), to)
             case IntrinsicOp.SIGMOID | IntrinsicOp.RSQRT:
                 return self.rounded(call(self._helpers.use(op.value, to), *args), to)
             case _:

@@ -70,6 +70,8 @@ _ERF_BELOW32 = (1.0, 0.49604472517967224, 0.11034250259399414, 0.013945671729743
 
 _LOG2E = 1.4426950408889634
 _HELD32 = 1.5 * 2.0**23  # added to a small integer, it puts it in the low bits of an f32
+_BIAS32 = 127.0  # of exponents of f32
+_RAISED32 = 64.0  # by as much exponents are raised, so that those of subnormal results are normal
 _LN2_HIGH32, _LN2_LOW32 = 0.693359375, -0.00021219444170128554
 _LN2_HIGH64, _LN2_LOW64 = 0.6931471803691238, 1.9082149292705877e-10
 _PIO2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
@@ -97,6 +99,7 @@ class Math:
             return self._in_f64(args, lambda a: _F64(self.ops, a[0].lanes).rsqrt(a[0]))
         native = {
             IntrinsicOp.EXP: _F32.exp,
+            IntrinsicOp.EXP_NONPOSITIVE: _F32.exp_nonpositive,
             IntrinsicOp.LOG: _F32.log,
             IntrinsicOp.TANH: _F32.tanh,
             IntrinsicOp.ERF: _F32.erf,
@@ -236,47 +239,50 @@ class _F32(_Arithmetic):
     dtype = F32
     integer = I32
 
-    def exp(self, x: Value, most: float = 100.0) -> Value:
-        """Return the exponential of what is at most a limit, or of anything."""
-        scales, x = (
-            self.ops.can_scale(F32, self.lanes),
-            self.ops.extreme(BinaryOp.MAX, self.number(-105.0), x),
-        )
-        # The instruction needs no limit: the polynomial, of even degree, is positive wherever it is a number,
-        # and what is no number times 2 to infinity is infinity.
-        x = x if scales or most < 100.0 else self.ops.extreme(BinaryOp.MIN, self.number(most), x)
-        held, n, r = self._reduce(x)
-        p = self.polynomial(r, (1.0, 1.0, *_EXP32))
-        return self.ops.scaled(p, n) if scales else self._scale_held(p, held)
+    def exp(self, x: Value) -> Value:
+        x = self.ops.extreme(BinaryOp.MAX, self.number(-105.0), x)
+        if self.ops.can_scale(F32, self.lanes):
+            # No upper limit: the polynomial, of even degree, is positive wherever it is a number, and what is
+            # no number times 2 to infinity is infinity.
+            _, n, r = self._reduce(x)
+            return self.ops.scaled(self._exp_of_rest(r), n)
+        x = self.ops.extreme(BinaryOp.MIN, self.number(100.0), x)
+        held, _, r = self._reduce(x, 2 * _BIAS32)
+        # In two steps, so that subnormal results round once; the first is by about half of the integer.
+        half = self.fma(x, _LOG2E / 2, _HELD32 + _BIAS32)
+        rest = self.ops.binary(BinaryOp.SUB, self._bits(held), self._bits(half))
+        return self.mul(self.mul(self._exp_of_rest(r), self._power(self._bits(half))), self._power(rest))
 
-    def _reduce(self, x: Value) -> tuple[Value, Value, Value]:
-        """Return an integer n held in the low bits of a float, n, and r with exp(x) = 2^n * exp(r)."""
-        held = self.fma(x, _LOG2E, _HELD32)
-        n = self.sub(held, _HELD32)
+    def exp_nonpositive(self, x: Value) -> Value:
+        """Return the exponential of what is at most 0; its exponent can be raised, so that one is enough."""
+        if self.ops.can_scale(F32, self.lanes):
+            return self.exp(x)
+        x = self.ops.extreme(BinaryOp.MAX, self.number(-105.0), x)
+        held, _, r = self._reduce(x, _BIAS32 + _RAISED32)
+        return self.mul(self.mul(self._exp_of_rest(r), self._power(self._bits(held))), 2.0**-_RAISED32)
+
+    def _reduce(self, x: Value, bias: float = 0.0) -> tuple[Value, Value, Value]:
+        """Return a float that holds n + bias in its low bits, n, and r with exp(x) = 2^n * exp(r)."""
+        held = self.fma(x, _LOG2E, _HELD32 + bias)
+        n = self.sub(held, _HELD32 + bias)
         r = self.fma(n, -_LN2_HIGH32, x)
         return held, n, self.fma(n, -_LN2_LOW32, r)
 
-    def _scale_held(self, x: Value, held: Value) -> Value:
-        """Return x times 2 to a held integer, in two steps so that subnormal results round once."""
-        # Half of it, rounded down: the lowest bit is shifted to where it is masked.
-        whole, half = self._exponent_bits(held), self._exponent_bits(held, 22)
-        half = self.ops.binary(BinaryOp.AND, half, literal(-(1 << 23), I32, self.lanes))
-        rest = self.ops.binary(BinaryOp.SUB, whole, half)
-        return self.mul(self.mul(x, self._exponent(half)), self._exponent(rest))
+    def _exp_of_rest(self, r: Value) -> Value:
+        return self.polynomial(r, (1.0, 1.0, *_EXP32))
 
-    def _exponent_bits(self, held: Value, by: int = 23) -> Value:
-        return self.ops.binary(BinaryOp.SHL, self.ops.bitcast(held, I32), literal(by, I32, self.lanes))
+    def _bits(self, held: Value) -> Value:
+        return self.ops.bitcast(held, I32)
 
-    def _exponent(self, bits: Value) -> Value:
-        """Return the power of two with an exponent that stands where floats have theirs."""
-        one = literal(127 << 23, I32, self.lanes)
-        return self.ops.bitcast(self.ops.binary(BinaryOp.ADD, bits, one), F32)
+    def _power(self, biased: Value) -> Value:
+        """Return the power of two whose exponent, with its bias, is in the low bits of an integer."""
+        return self.ops.bitcast(self.ops.binary(BinaryOp.SHL, biased, literal(23, I32, self.lanes)), F32)
 
     def _expm1(self, x: Value) -> Value:
         """exp(x) - 1 for -40 < x <= 0."""
-        held, _, r = self._reduce(x)
+        held, _, r = self._reduce(x, _BIAS32)
         p = self.fma(self.mul(r, r), self.polynomial(r, _EXP32), r)
-        two = self._exponent(self._exponent_bits(held))
+        two = self._power(self._bits(held))
         return self.fma(p, two, self.sub(two, 1.0))
 
     def log(self, x: Value) -> Value:
@@ -288,7 +294,7 @@ class _F32(_Arithmetic):
         return self.log_special(x, self.fma(e, _LN2_HIGH32, self.add(f, tail)))
 
     def sigmoid(self, x: Value) -> Value:
-        e = self.exp(self.neg(self.abs(x)), 0.0)
+        e = self.exp_nonpositive(self.neg(self.abs(x)))
         top = self.select(self.less(x, 0.0), e, 1.0)
         return self.div(top, self.add(e, 1.0))
 
@@ -312,6 +318,7 @@ class _F64(_Arithmetic):
             return self.pow(args[0], args[1])
         functions = {
             IntrinsicOp.EXP: self.exp,
+            IntrinsicOp.EXP_NONPOSITIVE: self.exp,
             IntrinsicOp.LOG: self.log,
             IntrinsicOp.SIN: self.sin,
             IntrinsicOp.COS: self.cos,

@@ -147,6 +147,7 @@ def _power(a: Any, b: Any) -> Any:
 
 _IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
     IntrinsicOp.EXP: np.exp,
+    IntrinsicOp.EXP_NONPOSITIVE: np.exp,
     IntrinsicOp.LOG: np.log,
     IntrinsicOp.SIN: np.sin,
     IntrinsicOp.COS: np.cos,

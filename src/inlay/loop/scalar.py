@@ -79,6 +79,7 @@ class IntrinsicOp(StrEnum):
 
     FMA = "fma"
     EXP = "exp"
+    EXP_NONPOSITIVE = "exp_nonpositive"  # `exp` of what is at most 0, or no number; undefined for others
     LOG = "log"
     SIN = "sin"
     COS = "cos"

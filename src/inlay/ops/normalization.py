@@ -73,7 +73,8 @@ class LpNormAttrs:
 
 
 def _exp(v: te.ScalarValue) -> te.ScalarValue:
-    return te.intrinsic(IntrinsicOp.EXP, v)
+    """Return the exponential of what is below a maximum."""
+    return te.intrinsic(IntrinsicOp.EXP_NONPOSITIVE, v)
 
 
 def _one(i: Sequence[Int], axes: Sequence[int]) -> tuple[Int, ...]:

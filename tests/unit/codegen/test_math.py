@@ -134,6 +134,21 @@ def test_lanes_do_not_matter(name: str, lanes: int) -> None:
     np.testing.assert_array_equal(z, y[:count])
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_exp_of_what_is_at_most_zero(kind: str, lanes: int) -> None:
+    size = 110.0 if kind == "f32" else 750.0
+    line = np.linspace(-size, 0.0, 4096)
+    far = [-0.0, -math.inf, math.nan, -1e-30, -1e30, -size, -size / 2, 0.0]
+    x = np.concatenate([far, line]).astype(kind.replace("f", "float"))
+    [y] = run_native(parsed(program("exp_nonpositive", kind, lanes)), [x], {"n": len(x)})
+    exact = np.exp(x.astype(np.longdouble))
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+    known = ~np.isnan(x)
+    assert ulps(y[known], exact[known]).max() <= 1.0
+    assert (y[known] >= 0).all()
+
+
 @pytest.mark.parametrize("lanes", [1, 8, 16, 32])
 def test_exp_far_from_zero(lanes: int) -> None:
     """Far beyond what is in range, where less is left of an argument than the logarithm of two."""

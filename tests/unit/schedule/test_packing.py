@@ -84,8 +84,8 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
 
 @pytest.mark.sample(1)
 def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
-    small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192, l3_bytes=16384)
-    f = two_factors((256, 4), (4, 64), bias=True)
+    small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192, l3_bytes=1 << 15)
+    f = two_factors((256, 9), (9, 36), bias=True)
     s = Schedule(f)
     contraction(s, small)
     lowered = hold_law(f, s)
@@ -93,6 +93,22 @@ def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
     s = Schedule(f)
     contraction(s, replace(small, l3_bytes=1 << 20))
     assert "in 0..4 parallel" not in print_function(s.function)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("terms", "rows", "blocks"), [(1, 96, 24), (4, 96, 24), (8, 90, 18), (4, 97, 0)])
+def test_rows_of_sums_of_few_terms_are_written_one_tile_at_a_time(terms: int, rows: int, blocks: int) -> None:
+    target = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192)
+    f = two_factors((rows, terms), (terms, 64), bias=True)
+    s = Schedule(f)
+    contraction(s, target)
+    lowered = print_function(hold_law(f, s))
+    assert (f"in 0..{blocks} parallel" in lowered) == (blocks > 0), "97 rows have no equal blocks"
+    s = Schedule(f)
+    contraction(s, replace(target, l2_bytes=1 << 20))
+    assert f"in 0..{blocks} parallel" not in print_function(s.function), (
+        "the result stays in the second cache"
+    )
 
 
 def test_what_is_read_only_behind_a_condition_is_not_copied() -> None:
