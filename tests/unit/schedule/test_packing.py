@@ -85,7 +85,7 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
 @pytest.mark.sample(1)
 def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
     small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192, l3_bytes=1 << 15)
-    f = two_factors((256, 9), (9, 36), bias=True)
+    f = two_factors((256, 9), (9, 64), bias=True)
     s = Schedule(f)
     contraction(s, small)
     lowered = hold_law(f, s)

@@ -45,9 +45,9 @@ OWN_SHARE = 8
 """Into how many parts other cores and other tensors divide the last cache."""
 FEW_TERMS = 8
 """Terms of sums up to which it is the result that memory is busy with, where the panels of all columns stay
-in the second cache. Then one tile of rows passes all panels before the next one does, so that rows are written
-from left to right (Zen 3, ms: 1,024 x 1 x 1,024 0.23 -> 0.08, 1,024 x 4 x 1,024 0.25 -> 0.11, 512 x 5 x 1,024
-0.12 -> 0.07, 2,048 x 8 x 2,048 1.4 -> 1.2; with 16 and 32 terms there is no difference)."""
+in the second cache. Then one tile of rows passes all panels before the next one does, so that rows are
+written from left to right (Zen 3, ms: 1,024 x 1 x 1,024 0.23 -> 0.08, 1,024 x 4 x 1,024 0.25 -> 0.11,
+512 x 5 x 1,024 0.12 -> 0.07, 2,048 x 8 x 2,048 1.4 -> 1.2; with 16 and 32 terms there is no difference)."""
 FEWEST_WRITTEN, MOST_WRITTEN = 4, 16
 """Rows of such a tile: 1,024 x 1 x 1,024 takes 0.075, 0.083, 0.15 and 0.16 ms with 4, 8, 16 and 32."""
 MOST_OPTIONS = 4
