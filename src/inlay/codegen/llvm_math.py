@@ -70,8 +70,7 @@ _ERF_BELOW32 = (1.0, 0.49604472517967224, 0.11034250259399414, 0.013945671729743
 
 _LOG2E = 1.4426950408889634
 _HELD32 = 1.5 * 2.0**23  # added to a small integer, it puts it in the low bits of an f32
-_BIAS32 = 127.0  # of exponents of f32
-_RAISED32 = 64.0  # by as much exponents are raised, so that those of subnormal results are normal
+_BIAS32, _RAISED32 = 127.0, 64.0  # of exponents; what makes those of subnormal results normal
 _LN2_HIGH32, _LN2_LOW32 = 0.693359375, -0.00021219444170128554
 _LN2_HIGH64, _LN2_LOW64 = 0.6931471803691238, 1.9082149292705877e-10
 _PIO2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
@@ -245,13 +244,14 @@ class _F32(_Arithmetic):
             # No upper limit: the polynomial, of even degree, is positive wherever it is a number, and what is
             # no number times 2 to infinity is infinity.
             _, n, r = self._reduce(x)
-            return self.ops.scaled(self._exp_of_rest(r), n)
+            return self.ops.scaled(self.polynomial(r, (1.0, 1.0, *_EXP32)), n)
         x = self.ops.extreme(BinaryOp.MIN, self.number(100.0), x)
         held, _, r = self._reduce(x, 2 * _BIAS32)
+        p = self.polynomial(r, (1.0, 1.0, *_EXP32))
         # In two steps, so that subnormal results round once; the first is by about half of the integer.
-        half = self.fma(x, _LOG2E / 2, _HELD32 + _BIAS32)
-        rest = self.ops.binary(BinaryOp.SUB, self._bits(held), self._bits(half))
-        return self.mul(self.mul(self._exp_of_rest(r), self._power(self._bits(half))), self._power(rest))
+        half = self.ops.bitcast(self.fma(x, _LOG2E / 2, _HELD32 + _BIAS32), I32)
+        rest = self.ops.binary(BinaryOp.SUB, self.ops.bitcast(held, I32), half)
+        return self.mul(self.mul(p, self._power(half)), self._power(rest))
 
     def exp_nonpositive(self, x: Value) -> Value:
         """Return the exponential of what is at most 0; its exponent can be raised, so that one is enough."""
@@ -259,7 +259,8 @@ class _F32(_Arithmetic):
             return self.exp(x)
         x = self.ops.extreme(BinaryOp.MAX, self.number(-105.0), x)
         held, _, r = self._reduce(x, _BIAS32 + _RAISED32)
-        return self.mul(self.mul(self._exp_of_rest(r), self._power(self._bits(held))), 2.0**-_RAISED32)
+        p = self.polynomial(r, (1.0, 1.0, *_EXP32))
+        return self.mul(self.mul(p, self._power(self.ops.bitcast(held, I32))), 2.0**-_RAISED32)
 
     def _reduce(self, x: Value, bias: float = 0.0) -> tuple[Value, Value, Value]:
         """Return a float that holds n + bias in its low bits, n, and r with exp(x) = 2^n * exp(r)."""
@@ -268,21 +269,15 @@ class _F32(_Arithmetic):
         r = self.fma(n, -_LN2_HIGH32, x)
         return held, n, self.fma(n, -_LN2_LOW32, r)
 
-    def _exp_of_rest(self, r: Value) -> Value:
-        return self.polynomial(r, (1.0, 1.0, *_EXP32))
-
-    def _bits(self, held: Value) -> Value:
-        return self.ops.bitcast(held, I32)
-
-    def _power(self, biased: Value) -> Value:
+    def _power(self, held: Value) -> Value:
         """Return the power of two whose exponent, with its bias, is in the low bits of an integer."""
-        return self.ops.bitcast(self.ops.binary(BinaryOp.SHL, biased, literal(23, I32, self.lanes)), F32)
+        return self.ops.bitcast(self.ops.binary(BinaryOp.SHL, held, literal(23, I32, self.lanes)), F32)
 
     def _expm1(self, x: Value) -> Value:
         """exp(x) - 1 for -40 < x <= 0."""
         held, _, r = self._reduce(x, _BIAS32)
         p = self.fma(self.mul(r, r), self.polynomial(r, _EXP32), r)
-        two = self._power(self._bits(held))
+        two = self._power(self.ops.bitcast(held, I32))
         return self.fma(p, two, self.sub(two, 1.0))
 
     def log(self, x: Value) -> Value:
