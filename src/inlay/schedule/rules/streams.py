@@ -59,7 +59,8 @@ cache, which has eight ways (Zen 3, ms with 16, 8 and 4: 1 x 1,024 x 1,024 0.16,
 RUN = 64
 """Columns that a row is read for at least."""
 LEAST_SHARE = 8
-"""Into how many chunks at most the sums that the first cache holds are divided for threads to share."""
+"""Into how many chunks at most the sums that the first cache holds are divided for threads to share, two at
+least."""
 
 
 def streams(s: Schedule, target: Target) -> None:
@@ -160,8 +161,9 @@ def _plan(s: Schedule, product: _Product, target: Target) -> tuple[Plan, int]:
     ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
     panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
     held = target.l1_bytes // (2 * product.rows * dtype.itemsize)
-    shared = max(RUN, held // LEAST_SHARE, -(-columns // MIN_PARALLEL_PANELS))
-    chunk = -(-min(held, shared, columns) // panel) * panel
+    longer = min(held // LEAST_SHARE, -(-columns // 2))
+    shared = max(RUN, longer, -(-columns // MIN_PARALLEL_PANELS))
+    chunk = -(-min(held, shared) // panel) * panel
     options = [] if row is None else tile_options(target, dtype, panel, product.rows)
     after = tuple(i for i in others if i != row and i not in before)
     tiles = row_tiles(s, product.block, options) if options else ()
