@@ -198,7 +198,7 @@ class Operations:
             case IntrinsicOp.IS_INF:
                 return cast("bool", call("isinf", *args))
             case IntrinsicOp.EXP_NONPOSITIVE:
-                return self.rounded(self._function(IntrinsicOp.EXP.value, to, *args), to)
+                return self.intrinsic(IntrinsicOp.EXP, args, source, to)
             case IntrinsicOp.SIGMOID | IntrinsicOp.RSQRT:
                 return self.rounded(call(self._helpers.use(op.value, to), *args), to)
             case _:

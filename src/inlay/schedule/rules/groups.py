@@ -130,16 +130,18 @@ def is_product(b: Block) -> bool:
 
     A group of terms is a part of an axis.
     """
-    group = group_of(b)
-    is_sum = any(i.kind is IterKind.REDUCE and i.extent != 1 and i is not group for i in b.iters)
-    return is_sum and sums_one_axis(b)
+    return written(b).dtype.is_float and _summed_axes(b) == 1
 
 
 def sums_one_axis(b: Block) -> bool:
     """Whether a block sums floats over one axis, or over axes of one element."""
+    return written(b).dtype.is_float and _summed_axes(b) <= 1
+
+
+def _summed_axes(b: Block) -> int:
+    """Return over how many axes of more than one element a block sums; a group of terms counts for none."""
     group = group_of(b)
-    axes = [i for i in b.iters if i.kind is IterKind.REDUCE and i.extent != 1 and i is not group]
-    return written(b).dtype.is_float and len(axes) <= 1
+    return sum(i.kind is IterKind.REDUCE and i.extent != 1 and i is not group for i in b.iters)
 
 
 def is_contiguous(indices: Sequence[Int], column: Sym) -> bool:

@@ -58,7 +58,7 @@ cache, which has eight ways (Zen 3, ms with 16, 8 and 4: 1 x 1,024 x 1,024 0.16,
 16 x 2,048 x 2,048 2.9, 2.4, 4.2)."""
 RUN = 64
 """Columns that a row is read for at least."""
-LEAST_SHARE = 8
+MOST_CHUNKS = 8
 """Into how many chunks at most the sums that the first cache holds are divided for threads to share, two at
 least."""
 
@@ -161,7 +161,7 @@ def _plan(s: Schedule, product: _Product, target: Target) -> tuple[Plan, int]:
     ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
     panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
     held = target.l1_bytes // (2 * product.rows * dtype.itemsize)
-    longer = min(held // LEAST_SHARE, -(-columns // 2))
+    longer = min(held // MOST_CHUNKS, -(-columns // 2))
     shared = max(RUN, longer, -(-columns // MIN_PARALLEL_PANELS))
     chunk = -(-min(held, shared) // panel) * panel
     options = [] if row is None else tile_options(target, dtype, panel, product.rows)
