@@ -26,7 +26,8 @@ broadcast of a group for each row.
 Otherwise panels come first, so that each is read from memory once and stays in L2 while all rows
 pass; with few panels, and where channels do not mix (depthwise), lines come first, so that threads
 have enough to share and an image is read in order. Lines come first too where each is widened for
-itself, in the first cache, as long as all panels stay in L2.
+itself, in the first cache, as long as all panels stay in L2. Rows of a product come first, in blocks, where
+no cache holds them, and one tile at a time where sums have few terms (`contraction_plan.py`).
 
 **Groups** of channels are like depthwise: the input is read along the columns as well, at the same
 place by all columns of a group, which is a contiguous load and a shuffle.
