@@ -29,8 +29,9 @@ from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_helpers import helper_text
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, add, constant_of, name, number
 from inlay.codegen.llvm_matrix import MatrixEmitter, configuration_text
-from inlay.codegen.llvm_memory import Ahead, Memory, carried_values, set_cells
+from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
+from inlay.codegen.llvm_prefetch import aheads
 from inlay.codegen.llvm_scalar import ScalarEmitter
 from inlay.codegen.llvm_types import Value, literal
 from inlay.codegen.phases import (
@@ -245,7 +246,7 @@ class FunctionEmitter:
             self._vector(s)
             return
         around = self.index.around
-        self.index.around = {**around, s.var.name: s.var}
+        self.index.around = {**around, s.var.name: s}
         self._loop(s)
         self.index.around = around
 
@@ -275,7 +276,7 @@ class FunctionEmitter:
         cells = self.memory.carried(stored)
         self.memory.changed(stored)
         outer = dict(self.memory.prefetch)
-        self.memory.prefetch.update(_prefetches(s))
+        self.memory.prefetch.update(aheads(s, self.index))
 
         steps, are_mixed = _steps_of(s)
         for first, end, step, skips in self._turns(lo, hi, steps, may_skip=may_skip):
@@ -505,23 +506,6 @@ def _steps_of(s: For) -> tuple[int, bool]:
     """
     count, *words = next((value for key, value in s.note if key == "steps"), "1").split()
     return int(count), words == ["mixed"]
-
-
-def _prefetches(s: For) -> dict[str, Ahead]:
-    """Read the note `prefetch = "B 2048, C 64 lines:1 i:32"` of a loop.
-
-    It has buffers and how many bytes ahead of what is loaded; with `lines`, so many cache lines for each
-    row of the buffer, and more bytes for each iteration of loops around.
-    """
-    found: dict[str, Ahead] = {}
-    for key, value in s.note:
-        if key == "prefetch":
-            for item in value.split(","):
-                buffer, distance, *rest = item.split()
-                steps = {word: int(count) for word, _, count in (x.partition(":") for x in rest)}
-                lines = steps.pop("lines", None)
-                found[buffer] = Ahead(int(distance), lines, tuple(steps.items()))
-    return found
 
 
 def _function_text(

@@ -23,6 +23,7 @@ from typing import TypeAlias, assert_never
 from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
+from inlay.loop.stmt import For
 
 LANE = "lane"
 Product: TypeAlias = tuple[str, ...]
@@ -105,7 +106,7 @@ class IndexEmitter:
     def __init__(self, builder: Builder, env: Mapping[Sym, Linear]) -> None:
         self.builder = builder
         self.env: dict[Sym, Linear] = dict(env)
-        self.around: dict[str, Sym] = {}
+        self.around: dict[str, For] = {}
         self.width = 0
         self.vectors: set[str] = set()
         self.tables: dict[str, tuple[int, ...]] = {}

@@ -24,18 +24,9 @@ from inlay.arith.dtype import DType
 from inlay.arith.expr import Int, Sym, coefficient
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
-from inlay.codegen.llvm_index import (
-    LANE,
-    ZERO,
-    IndexEmitter,
-    Linear,
-    Split,
-    add,
-    constant_of,
-    multiply,
-    number,
-)
+from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of, number
 from inlay.codegen.llvm_ops import Operations
+from inlay.codegen.llvm_prefetch import Ahead, moved
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer, flat_index
 from inlay.loop.scalar import Load
@@ -56,21 +47,6 @@ class Registers:
     def type(self) -> str:
         """The LLVM type of a cell."""
         return register_type(self.dtype, self.width)
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """What to prefetch where a buffer is loaded from.
-
-    Attributes:
-        distance: bytes ahead of what is loaded.
-        lines: cache lines for each row of the buffer; None for as many as are loaded.
-        loops: bytes more for each iteration of loops around, by their names. One that runs once may be gone.
-    """
-
-    distance: int
-    lines: int | None = None
-    loops: tuple[tuple[str, int], ...] = ()
 
 
 class Memory:
@@ -420,11 +396,7 @@ class Memory:
             if row is None or at % row:
                 return
             end = first + 64 * ahead.lines
-            steps = ZERO
-            for loop, each in ahead.loops:
-                if loop in self.index.around:
-                    value = self.index.env[self.index.around[loop]]
-                    steps = add(steps, multiply(value, number(each)))
+            steps = moved(ahead, self.index)
             offset = self.index.value(steps)
             pointer = self.builder.pure(f"getelementptr i8, ptr {pointer}, i64 {offset}", (pointer, offset))
         for distance in range(first, end, 64):

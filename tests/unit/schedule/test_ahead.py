@@ -73,5 +73,20 @@ def test_it_is_left_out(rows, columns, target):
 
 def test_rows_that_are_not_known():
     f = scheduled(to_int(fresh("m")), 256)
+    (note,) = notes(f)
+    assert f"+1 row:{4 * PANEL} steps:{TERMS} tiles:" in note
     text = emit_module(lower(f, HERE), HERE).text
     assert "llvm.prefetch" in text
+    assert "smax" in text
+
+
+def test_images_and_rows_that_are_not_known_share_a_panel():
+    x = te.placeholder((fresh("b"), fresh("m"), TERMS), F32, "x")
+    w = te.placeholder((4, TERMS, PANEL), F32, "w")
+    result = TensorType((*x.shape[:2], to_int(256)), F32)
+    y = table().definition("matmul_packed").compute(PackedAttrs(PANEL, 256), [x, w], result)
+    s = Schedule(from_te("matmul", [x, w], [y]))
+    contraction(s, HERE)
+    (note,) = notes(s.function)
+    assert note.split("tiles:")[1].count("*") == 1
+    assert "smax" in emit_module(lower(s.function, HERE), HERE).text

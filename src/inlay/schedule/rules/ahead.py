@@ -7,13 +7,15 @@ reduction asks for a part of the next panel, such that all tiles together ask fo
     for tile in 0..n { for k in 0..K {
       prefetch byte (tile * K + k) * ceil(bytes of a row of the panel / n) of the next panel ... } }
 
-That is a note on the loop over `k`, and a hint: there need be no next panel.
+That is a note on the loop over `k`, and a hint: there need be no next panel. Where `n` is known when the
+kernel runs, so are the bytes that a step asks for, and tiles of other sizes, which are few, ask for none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 from inlay.arith.expr import FloorDiv
 from inlay.loop.buffer import Scope
@@ -30,8 +32,6 @@ MOST_REPEATED = 10
 """Times that a line is asked for, at most. Few bytes in each of many steps are the same line again and
 again, and with many tiles the first is a small part of all.
 """
-USUAL_TILES = 16
-"""Where the number is not known; of the tiles of the largest size."""
 _LINE = 64
 
 
@@ -54,37 +54,55 @@ def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -
     size = prod(e for e in extents if e is not None) * weights.buffer.dtype.itemsize
     if 2 * size > target.l2_bytes:
         return
-    nests = [_nest(s, block, panel) for block in blocks]
-    usual = [USUAL_TILES, *(1 for _ in nests[1:])]
-    counts = [
-        prod(s.loop(x).extent.value or most for x in tiles)
-        for (tiles, _), most in zip(nests, usual, strict=True)
-    ]
-    total = sum(counts)
-    # One tile would ask for as much as it loads.
-    if total < 2 or not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
+    if not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
         return
+    nests = [_nest(s, block, panel) for block in blocks]
+    if any(s.loop(x).extent.value is None for x in nests[0].tiles):
+        _ask(s, nests[0], weights, size)
+        return
+    counts = [prod(s.loop(x).extent.value or 1 for x in nest.tiles) for nest in nests]
+    total = sum(counts)
     before = 0
-    for (tiles, terms), count in zip(nests, counts, strict=True):
-        steps = prod(s.loop(x).extent.value or 1 for x in terms)
-        written_out = any(s.loop(x).kind is LoopKind.UNROLL and s.loop(x).extent != 1 for x in terms)
-        row = size // steps
-        if total * _LINE > MOST_REPEATED * row:
+    for nest, count in zip(nests, counts, strict=True):
+        row = size // _steps(s, nest)
+        # One tile would ask for as much as it loads.
+        if total < 2 or total * _LINE > MOST_REPEATED * row:
             return
-        share = -(-row // total)
-        lines = -(-share // _LINE)
-        share = share if lines == 1 else lines * _LINE
-        words = [f"{weights.buffer.name} {size + before * steps * share} lines:{lines}"]
-        stride = 1
-        for x in reversed(terms):
-            words.append(f"{x}:{stride * (share - row)}")
-            stride *= s.loop(x).extent.value or 1
-        for x in reversed(tiles):
-            words.append(f"{x}:{stride * share}")
-            stride *= s.loop(x).extent.value or USUAL_TILES
+        _ask(s, nest, weights, size, before, total)
         before += count
-        if not written_out:
-            annotate(s, terms[-1], "prefetch", " ".join(words))
+
+
+def _ask(
+    s: Schedule, nest: _Nest, weights: Load, size: int, before: int = 0, total: int | None = None
+) -> None:
+    """Note on the loop over terms what a nest of tiles asks for.
+
+    Args:
+        s: the schedule.
+        nest: of tiles.
+        weights: that are packed.
+        size: bytes of a panel.
+        before: tiles of nests before this one.
+        total: all tiles; None where that is not known, and the nest asks for all.
+    """
+    if any(s.loop(x).kind is LoopKind.UNROLL and s.loop(x).extent != 1 for x in nest.terms):
+        return
+    row = size // _steps(s, nest)
+    share = 0 if total is None else -(-row // total)
+    lines = -(-share // _LINE) or 1
+    share = share if lines == 1 else lines * _LINE
+    words = [f"{weights.buffer.name} {size + before * _steps(s, nest) * share} lines:{lines}"]
+    stride = 1
+    for x in reversed(nest.terms):
+        words.append(f"{x}:{stride * (share - row)}" + (f"+{stride}" if total is None else ""))
+        stride *= s.loop(x).extent.value or 1
+    if total is None:
+        words.append(f"row:{row} steps:{stride} tiles:{'*'.join(nest.tiles)}")
+    else:
+        for x in reversed(nest.tiles):
+            words.append(f"{x}:{stride * share}")
+            stride *= s.loop(x).extent.value or 1
+    annotate(s, nest.terms[-1], "prefetch", " ".join(words))
 
 
 def _weights(b: Block) -> tuple[Load, int] | None:
@@ -100,9 +118,20 @@ def _weights(b: Block) -> tuple[Load, int] | None:
     return None
 
 
-def _nest(s: Schedule, block: str, panel: int) -> tuple[list[str], list[str]]:
-    """Return the loops over tiles inside the loop over panels, and those over terms, outermost first."""
-    loops = s.loops_of(block)
+class _Nest(NamedTuple):
+    """Loops over tiles inside the loop over panels, and those over terms, outermost first."""
+
+    tiles: list[str]
+    terms: list[str]
+
+
+def _nest(s: Schedule, block: str, panel: int) -> _Nest:
+    """Return the loops around a block."""
     terms = reduce_loops(s, block)
-    inside = loops[panel + 1 :]
-    return [x for x in inside if x not in terms and s.loop(x).kind is LoopKind.SERIAL], terms
+    inside = s.loops_of(block)[panel + 1 :]
+    return _Nest([x for x in inside if x not in terms and s.loop(x).kind is LoopKind.SERIAL], terms)
+
+
+def _steps(s: Schedule, nest: _Nest) -> int:
+    """Return how many terms there are."""
+    return prod(s.loop(x).extent.value or 1 for x in nest.terms)
