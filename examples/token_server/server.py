@@ -26,6 +26,7 @@ import contextlib
 import gc
 import io
 import json
+import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -212,6 +213,7 @@ def main() -> None:
     with serving(arguments.idle) as server:
         gc.collect()  # what compiling left: collecting it again would hold all threads for 60 to 80 ms
         gc.freeze()
+        sys.setswitchinterval(0.001)  # what a thread waits for another one; 5 ms by default
         uvicorn.run(server.app, host=arguments.host, port=arguments.port)
 
 

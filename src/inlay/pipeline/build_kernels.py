@@ -76,6 +76,7 @@ class LoopBody:
         requests: what the code generator of the host is asked for.
         of_device: what another device is asked for instead.
         choice: answers to what schedule rules leave open, which were measured.
+        batched: says how the loops of several calls at once are scheduled; None where they do not run so.
     """
 
     function: Function
@@ -86,6 +87,7 @@ class LoopBody:
     requests: tuple[Request, ...] = ()
     of_device: DeviceRequest | None = None
     choice: Choice = NO_CHOICE
+    batched: Callable[[], Decision] | None = None
 
     @property
     def kind(self) -> str:
@@ -230,6 +232,7 @@ def build_kernel(
     ports = _ports(function, operators, windows)
     of_device: DeviceRequest | None = None
     requests: list[Request] = []
+    batched: Callable[[], Decision] | None = None
     if is_apart:
         ports = tuple([replace(p, access=_plain(p.access), may_alias=None) for p in ports])
         of_device, batch = DeviceRequest(name, device, copies, once), None
@@ -240,12 +243,13 @@ def build_kernel(
         if batch is not None:
             many = _Once(options.lower, function, batch.code, batch)
             requests.append(Request(batch.code, many, f"{text} batch {sorted(batch.shared)}"))
+            batched = many.schedule
     return Kernel(
         name=name,
         type=function.type,
         ports=ports,
         body=LoopBody(
-            function, key, once, once.schedule, options.meanings, tuple(requests), of_device, choice
+            function, key, once, once.schedule, options.meanings, tuple(requests), of_device, choice, batched
         ),
         ints=() if copies else tuple(from_atom(d.sym) for d in function.type.dims),
         cost_ns=predicted_ns(group, operators),

@@ -92,7 +92,7 @@ class Request(Future[Outputs]):
         self._process = os.getpid()
         self._alarm: Alarm | None = None
         if deadline:
-            self._alarm = PROCESS.clock.at(deadline, self._late)
+            self._alarm = PROCESS.clock.at(deadline + _LATE_NS, self._late)
 
     def cancel(self) -> bool:
         """Give up the run; return whether it will not begin."""
@@ -182,14 +182,11 @@ class Request(Future[Outputs]):
                 PROCESS.crew.begin(following)
 
     def _late(self) -> None:
-        """The time is over."""
+        """The time is over; the runtime, which looks at it as well, has had a moment to say where it was."""
         if self._owner.take(self):
             self._settle(partial(self.set_exception, error("run.deadline", _NOT_BEGUN)))
-        else:  # the runtime looks at the time itself, and says where it was
-            self._alarm = PROCESS.clock.at(
-                time.monotonic_ns() + _LATE_NS,
-                lambda: self._give_up("run.deadline", "the run did not end in time, and goes on"),
-            )
+        else:
+            self._give_up("run.deadline", "the run did not end in time, and goes on")
 
     def _give_up(self, id: str, message: str) -> None:
         note = "a kernel or callback that does not end keeps its thread and memory"

@@ -159,3 +159,18 @@ def test_a_function_at_several_types_is_no_kernel() -> None:
     x, n = np.array([[1, 2]], np.float32), np.array(2)
     for a, b in zip(plain(x, n), batched(x, n), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("share_little")
+def test_loops_of_several_calls_are_explained():
+    alone, together = (
+        {k.kernel: k for k in inlay.explain(parse_module(TREE, table()), view="loops", batch=batch).kernels}
+        for batch in (False, True)
+    )
+    assert not [name for name in alone if name.endswith(".batch")]
+    many = {name: k for name, k in together.items() if name.endswith(".batch")}
+    assert many
+    for name, k in many.items():
+        assert k.decision is not None
+        assert k.nests
+        assert k.origin == together[name.removesuffix(".batch")].origin

@@ -103,10 +103,14 @@ class LoopsExplanation:
 
 
 def loops_of(run: Run) -> LoopsExplanation:
-    """Return how kernels are scheduled. Cost: that of lowering them."""
+    """Return how kernels are scheduled, and those of several calls at once. Cost: that of lowering them."""
     fusion = fusion_of(run)
-    found = tuple(schedule_of(run, fusion, kernel) for kernel in run.module.kernels.values())
-    return LoopsExplanation(run.setting.board.name, found, tuned_use(run))
+    found: list[KernelSchedule] = []
+    for kernel in run.module.kernels.values():
+        found.append(schedule_of(run, fusion, kernel))
+        if (many := _batched(run, kernel)) is not None:
+            found.append(many)
+    return LoopsExplanation(run.setting.board.name, tuple(found), tuned_use(run))
 
 
 def schedule_of(run: Run, fusion: FusionExplanation, kernel: Kernel) -> KernelSchedule:
@@ -133,6 +137,19 @@ def schedule_of(run: Run, fusion: FusionExplanation, kernel: Kernel) -> KernelSc
     except (CompileError, RunError) as refusal:
         return KernelSchedule(kernel.name, kernel.origin, device, None, refusal.diagnostics[0].message)
     return KernelSchedule(kernel.name, kernel.origin, device, decision, nests=nests_of(decision.function))
+
+
+def _batched(run: Run, kernel: Kernel) -> KernelSchedule | None:
+    """Return how several calls of a kernel are scheduled as one; None where they do not run so."""
+    body, batch = kernel.body, kernel.batch
+    if batch is None or not isinstance(body, LoopBody) or body.batched is None:
+        return None
+    device = run.setting.board.host.name
+    try:
+        decision = body.batched()
+    except (CompileError, RunError) as refusal:
+        return KernelSchedule(batch.code, kernel.origin, device, None, refusal.diagnostics[0].message)
+    return KernelSchedule(batch.code, kernel.origin, device, decision, nests=nests_of(decision.function))
 
 
 def nests_of(function: LoopFunction) -> tuple[Nest, ...]:

@@ -54,22 +54,20 @@ def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -
     size = prod(e for e in extents if e is not None) * weights.buffer.dtype.itemsize
     if 2 * size > target.l2_bytes:
         return
-    if not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
-        return
     nests = [_nest(s, block, panel) for block in blocks]
-    if any(s.loop(x).extent.value is None for x in nests[0].tiles):
-        _ask(s, nests[0], weights, size)
-        return
+    is_open = any(s.loop(x).extent.value is None for x in nests[0].tiles)
     counts = [prod(s.loop(x).extent.value or 1 for x in nest.tiles) for nest in nests]
     total = sum(counts)
-    before = 0
-    for nest, count in zip(nests, counts, strict=True):
-        row = size // _steps(s, nest)
-        # One tile would ask for as much as it loads.
-        if total < 2 or total * _LINE > MOST_REPEATED * row:
-            return
-        _ask(s, nest, weights, size, before, total)
-        before += count
+    # One tile would ask for as much as it loads.
+    if not is_open and (total < 2 or total * _LINE > MOST_REPEATED * (size // _steps(s, nests[0]))):
+        return
+    if not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
+        return
+    if is_open:
+        _ask(s, nests[0], weights, size)
+        return
+    for n, nest in enumerate(nests):
+        _ask(s, nest, weights, size, sum(counts[:n]), total)
 
 
 def _ask(
