@@ -9,9 +9,9 @@ outputs) read the transposed value. A transpose that nobody reads is dead, so be
 convolutions no transpose is left.
 
 What can work on a twin: element-wise operators (constants and values that broadcast are transposed
-with it), pools, batch normalization, concatenation, padding, reductions, softmax, and transposes,
-which compose. An operator with several large operands changes over if at least half of them have a
-twin already; then the others are transposed, which costs no more than transposing back.
+with it), pools, batch normalization, concatenation, slices, padding, resampling, reductions, softmax,
+and transposes, which compose. An operator with several large operands changes over if at least half of
+them have a twin already; then the others are transposed, which costs no more than transposing back.
 
 With one spatial axis that permutation is its own inverse, and programs have it for other reasons: the tokens
 of an image, say. It makes a twin where something has windows over one axis.
@@ -294,6 +294,29 @@ def _pad(site: _Site) -> Expr | None:
     return site.instead((twin, shape, *fill), site.attrs)
 
 
+def _slice(site: _Site) -> Expr | None:
+    x, *bounds = site.call.args
+    twin = site.twin(x)
+    if twin is None:
+        return None
+    axes = tuple([_moved_axis(a, site.rank) for a in site.attrs.axes])
+    return site.instead((twin, *bounds), replace(site.attrs, axes=axes))
+
+
+def _resize(site: _Site) -> Expr | None:
+    """Channels side by side take the same taps. A few of them fill no vector."""
+    x, shape = site.call.args
+    twin = site.twin(x)
+    sizes = shape.type.values if isinstance(shape.type, ShapeType) else ()
+    channels = sizes[1].value if len(sizes) > 1 and sizes[1] is not None else None
+    if twin is None or None in sizes or channels is None or channels < _LEAST_CHANNELS:
+        return None
+    order = to_last(site.rank)
+    moved = make.shape_const([v for v in (sizes[axis] for axis in order) if v is not None])
+    scales = tuple([site.attrs.scales[axis] for axis in order]) if site.attrs.scales else ()
+    return site.instead((twin, moved), replace(site.attrs, scales=scales))
+
+
 def _reduce(site: _Site) -> Expr | None:
     twin = site.twin(site.call.args[0])
     if twin is None:
@@ -362,6 +385,9 @@ def _aligned(site: _Site, e: Expr, rank: int) -> Expr:
     return site.transposed(e, to_last(rank))
 
 
+_LEAST_CHANNELS = 8
+"""Of what is resampled with its channels last."""
+
 _WINDOWS = ("conv", "conv_integer", "max_pool", "average_pool")
 
 _REDUCTIONS = tuple(
@@ -385,6 +411,8 @@ _RULES: Mapping[str, _Rule] = {
     "gather": _gather,
     "concat": _concat,
     "pad": _pad,
+    "resize": _resize,
+    "slice": _slice,
     "transpose": _transpose,
     **dict.fromkeys(_REDUCTIONS, _reduce),
 }

@@ -177,6 +177,34 @@ def test_packed_convolution(
     assert bool(lowered.workspaces) == (pad > 0 and len(f.dims) == 3)
 
 
+@pytest.mark.parametrize(
+    ("image", "kernel", "dilation", "stride", "pads", "is_far"),
+    [
+        ((1, 1, 40, 3), 2, 11, 1, (11, 0), True),
+        ((1, 1, 41, 2), 3, 15, 2, (15, 15), True),
+        ((1, 1, 12, 2), 3, 15, 1, (15, 15), True),
+        ((1, 1, 40, 3), 3, 2, 1, (2, 2), False),
+        ((1, 3, 23, 2), 3, 8, 1, (3, 13), True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("op", ["conv_nhwc_packed", "depthwise_conv_nhwc"])
+def test_windows_far_over_the_ends_are_tested_where_rows_differ(
+    op: str, image: tuple, kernel: int, dilation: int, stride: int, pads: tuple, is_far: bool
+) -> None:
+    attrs = PackedConvAttrs(8, 8, strides=(1, stride), pads=(0, pads[0], 0, pads[1]), dilations=(1, dilation))
+    weights: tuple[int, ...] = (1, 1, kernel, image[-1], 8)
+    if op == "depthwise_conv_nhwc":
+        attrs, weights = DepthwiseAttrs(attrs.strides, attrs.pads, attrs.dilations), (1, kernel, image[-1])
+    f = convolution(op, attrs, image, weights, epilogue=True)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    hold_law(f, s)
+    used = [step.primitive for step in s.trace]
+    if op == "conv_nhwc_packed":
+        assert ("partition" in used, "peel" in used) == (is_far, not is_far)
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("image", "kernel", "stride", "pad"),

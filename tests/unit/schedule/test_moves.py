@@ -14,6 +14,7 @@ from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.parallel import parallel
+from inlay.schedule.primitives.partition import partition
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.vectorize import vectorize
@@ -66,6 +67,44 @@ def test_fused_loops_split_and_run_in_parallel() -> None:
     vectorize(s, lane)
     parallel(s, tiles)
     hold_law(f, s, (4,), (3,), (0,))
+
+
+WINDOWS = """
+    schedulable func f(x: f32[n + 40]) -> (y: f32[6*n]) over (n) {{
+      for o in 0..n {{ for i in 0..6 {{ block z(v: spatial n = o, u: spatial 6 = i) {{ y[6*v + u] = 0.0:f32 }} }}
+        for k in 0..9 {{ for i_1 in 0..6 {{
+          block b(v: spatial n = o, u: spatial 6 = i_1, r: reduce 9 = k) where {} {{
+            y[6*v + u] = y[6*v + u] + x[v + r] }} }} }} }} }}"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "parts"),
+    [
+        ("[8] <= [6*o + i_1 + 2*k]", 2),
+        ("[6*o + i_1 + 2*k] < [20]", 2),
+        ("([8] <= [6*o + i_1 + 2*k]) & ([6*o + i_1 + 3*k] < [29])", 3),
+        ("([3] <= [k]) & ([6*o - i_1 + k] <= [n + 3])", 2),
+        ("[30] <= [k - i_1]", 2),
+        ("([8] <= [6*o + i_1 + 2*k]) & ([i_1*k] < [21])", 2),
+    ],
+)
+def test_partition_tests_only_where_iterations_differ(condition: str, parts: int) -> None:
+    f = parse_function(WINDOWS.format(condition))
+    s = Schedule(f)
+    partition(s, "b", "k")
+    assert len(s.block_names()) == 1 + parts
+    kept = print_function(s.function).count("where")
+    assert kept == parts - 1 + ("i_1*k" in condition)
+    hold_law(f, s, (1,), (4,), (0,))
+
+
+@pytest.mark.parametrize("condition", ["[i_1*k] < [9]", "[3] <= [6*o + i_1]"])
+def test_partition_needs_a_condition_on_its_loop(condition: str) -> None:
+    s = Schedule(parse_function(WINDOWS.format(condition)))
+    with pytest.raises(Illegal, match="no condition"):
+        partition(s, "b", "k")
+    with pytest.raises(Illegal, match="other blocks"):
+        partition(s, "b", "o")
 
 
 @pytest.mark.parametrize("change", ["merge", "parallel", "vectorize", "set_scope"])

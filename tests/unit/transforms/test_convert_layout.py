@@ -180,3 +180,33 @@ def test_tokens_of_an_image_stay_in_rows() -> None:
     m = model(nodes, [x], [value("y", [1, 7, 8])], weights)
     found = check(m, x=noise(1, *SHAPE[1:]))
     assert found["transpose"] == 3  # into and out of the convolution, and the one of the program
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_halves_of_the_channels_stay_last(dynamic: bool) -> None:
+    """A gated activation: slices of the channels, of which one is read as it is."""
+    nodes = [
+        conv("x", "w", "a"),
+        node("Slice", ["a", "zero", "half", "axis"], ["left"]),
+        node("Slice", ["a", "half", "end", "axis", "step"], ["right"]),
+        node("Sigmoid", ["right"], ["gate"]),
+        node("Mul", ["left", "gate"], ["m"]),
+        conv("m", "v", "y"),
+    ]
+    numbers = {"zero": 0, "half": 3, "end": 9, "axis": 1, "step": 2}
+    weights = {name: np.array([number], np.int64) for name, number in numbers.items()}
+    weights |= {"w": noise(9, 3, 3, 3), "v": noise(4, 3, 3, 3)}
+    batch = "n" if dynamic else SHAPE[0]
+    m = model(nodes, [value("x", [batch, *SHAPE[1:]])], [value("y", [batch, 4, *SHAPE[2:]])], weights)
+    assert check(m, x=noise(*SHAPE))["transpose"] == 2  # of the input and the output
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(("channels", "transposes"), [(8, 2), (3, 4)])
+def test_channels_that_fill_vectors_are_resampled_last(mode: str, channels: int, transposes: int) -> None:
+    nodes = [conv("x", "w", "a"), node("Resize", ["a", "", "scales"], ["r"], mode=mode), conv("r", "v", "y")]
+    weights = {"w": noise(channels, 3, 3, 3), "v": noise(5, channels, 3, 3)}
+    weights["scales"] = np.array([1, 1, 2, 1.5], np.float32)
+    shape = [SHAPE[0], *SHAPE[1:]]
+    m = model(nodes, [value("x", shape)], [value("y", [SHAPE[0], 5, 18, 12])], weights)
+    assert check(m, x=noise(*SHAPE))["transpose"] == transposes

@@ -79,15 +79,25 @@ def bound_of(x: Scalar, var: Sym, hidden: set[Sym]) -> tuple[bool, Int] | None:
 
     None for a condition that is not linear in it, or mentions one of `hidden`.
     """
+    distance = distance_of(x)
+    if distance is None or any(y in hidden for y in symbols(distance)):
+        return None
+    return bound_by(distance, var)
+
+
+def distance_of(x: Scalar) -> Int | None:
+    """Return what a comparison requires not to be negative; None for other conditions."""
     if not isinstance(x, Binary) or x.op not in (BinaryOp.LT, BinaryOp.LE):
         return None
     a, b = as_integer(x.lhs), as_integer(x.rhs)
-    if a is None or b is None:
-        return None
-    distance = b - a - (1 if x.op is BinaryOp.LT else 0)  # the condition is: distance >= 0
+    return None if a is None or b is None else b - a - (1 if x.op is BinaryOp.LT else 0)
+
+
+def bound_by(distance: Int, var: Sym) -> tuple[bool, Int] | None:
+    """Return as `bound_of` what `distance >= 0` says of a variable; None if it is not linear in it."""
     factor = coefficient(distance, var)
     c = None if factor is None else factor.value
-    if not c or any(y in hidden for y in symbols(distance)):
+    if not c:
         return None
     rest = distance - from_atom(var) * c
     return (True, ceildiv(-rest, lit(c))) if c > 0 else (False, floordiv(rest, lit(-c)) + 1)

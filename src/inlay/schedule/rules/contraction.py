@@ -43,20 +43,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from inlay.arith.expr import Int, coefficient, symbols
+from inlay.arith.expr import Int, coefficient, lit, substitute, symbols
 from inlay.loop.buffer import Scope
 from inlay.loop.inits import conjuncts
-from inlay.loop.scalar import Binary, BinaryOp, Lit, Scalar, Select
+from inlay.loop.scalar import Lit, Scalar, Select
 from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
-from inlay.schedule.primitives.clip import as_integer, clip
+from inlay.schedule.primitives.clip import clip, distance_of
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.inline import inline
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
+from inlay.schedule.primitives.partition import partition
 from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
@@ -72,7 +73,7 @@ from inlay.schedule.rules.contraction_plan import (
     MAX_UNROLLED_DOTS,
     Plan,
     epilogue_of,
-    has_lines_of_rows,
+    lines_of_rows,
     no_contraction,
     plan_contraction,
 )
@@ -121,9 +122,10 @@ def _contractions(s: Schedule, target: Target, *, plain: bool) -> None:
     if reductions == [blocks[0]] and multiplies_vectors(s.block(blocks[0]), target):
         raise illegal("class", f"found '{blocks[0]}', which multiplies rows with one column, needed columns")
     only = reductions[0] if len(reductions) == 1 and not plain else ""
-    if only and has_lines_of_rows(s.block(only)) and stages(s, only) is None:
+    known = lines_of_rows(s.block(only)) if only and stages(s, only) is None else None
+    if known is not None:
         # Rows of all lines are one line: few tiles are smaller than they could be.
-        merge_axes(s, known=True)
+        merge_axes(s, known=known)
     taken: list[str] = []
     for block in reductions:
         taken += _inline_padding(s, block)
@@ -242,10 +244,12 @@ def cut_rows(
         return []
     row = _row_loop(s, block)
     edges = _clip(s, block, row) if guarded else (False, False)
-    parts = _edges(s, split_cascade(s, row, plan.tiles), edges)
+    is_far = any(edges) and _reach(s, block, row) > plan.tiles[0]
+    tiles = split_cascade(s, row, plan.tiles)
+    parts = [(tile, False) for tile in tiles] if is_far else _edges(s, tiles, edges)
     for tile, crosses in parts:
         lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
-        _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=crosses)
+        _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=crosses, is_far=is_far)
         if not crosses:
             write_out_steps(s, tile.names[block], target)
     return [tile.names[block] for tile, _ in parts]
@@ -358,13 +362,35 @@ def _clip(s: Schedule, block: str, row: str) -> tuple[bool, bool]:
 
 def _distances(predicate: Scalar | None) -> list[Int]:
     """Return what the comparisons of a predicate require not to be negative."""
-    out: list[Int] = []
-    for x in conjuncts(predicate):
-        if isinstance(x, Binary) and x.op in (BinaryOp.LT, BinaryOp.LE):
-            a, b = as_integer(x.lhs), as_integer(x.rhs)
-            if a is not None and b is not None:
-                out.append(b - a - (x.op is BinaryOp.LT))
-    return out
+    return [d for d in map(distance_of, conjuncts(predicate)) if d is not None]
+
+
+def _reach(s: Schedule, block: str, row: str) -> int:
+    """Return in how many rows of a line, at most, a window reaches over one end, where that is known."""
+    line, most = s.loop(row), 0
+    for distance in _distances(s.block(block).predicate):
+        factor = coefficient(distance, line.var)
+        step = 0 if factor is None or factor.value is None else factor.value
+        if not step or line.extent.value is None:
+            continue
+        at_end = lit(0 if step > 0 else line.extent.value - 1)
+        least = substitute(distance, {line.var: at_end})
+        for loop in reduce_loops(s, block):
+            x = s.loop(loop)
+            taps, extent = coefficient(least, x.var), x.extent.value
+            if taps is not None and taps.value and extent:
+                last = extent - 1 if taps.value < 0 else 0
+                least = substitute(least, {x.var: lit(last)})
+        if least.value is not None:
+            most = max(most, -(least.value // abs(step)))
+    return most
+
+
+def _test_apart(s: Schedule, block: str) -> None:
+    """Test rows of a tile only for the taps of a window that some have and others have not."""
+    for loop in reduce_loops(s, block):
+        if any(s.loop(loop).var in symbols(d) for d in _distances(s.block(block).predicate)):
+            _attempt(lambda s, b, at=loop: partition(s, b, at), s, block)
 
 
 def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool]) -> list[tuple[Copy, bool]]:
@@ -395,15 +421,17 @@ def _cut(s: Schedule, tile: Copy, iteration: int) -> list[Copy]:
 
 
 def _micro_kernel(
-    s: Schedule, tile: Copy, temporary: str, block: str, lanes: int | None, *, crosses: bool
+    s: Schedule, tile: Copy, temporary: str, block: str, lanes: int | None, *, crosses: bool, is_far: bool
 ) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
     inner, reducing = s.loops_of(block)[-1], reduce_loops(s, block)
     reorder(s, [*reducing, nests[1], inner])
-    _finish(s, tile.outer, temporary, block, lanes)
     for loop in nests:
         unroll(s, loop)
+    if is_far:
+        _test_apart(s, block)
+    _finish(s, tile.outer, temporary, block, lanes)
     if crosses:
         # Tests of window against line are settled when code is emitted, if both are written out.
         for loop in reducing:

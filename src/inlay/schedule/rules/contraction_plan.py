@@ -161,10 +161,16 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
 
 
-def has_lines_of_rows(b: Block) -> bool:
-    """Whether the rows of a product are on several axes that are known."""
-    lines = [i for i in b.iters if i.kind is IterKind.SPATIAL][:-1]
-    return is_product(b) and sum(i.extent.value is not None and i.extent != 1 for i in lines) > 1
+def lines_of_rows(b: Block) -> bool | None:
+    """Return whether the rows of a product are on several axes that are known; None if not on several.
+
+    Axes of which one is known and another is not stay: what they are merged to would not be known.
+    """
+    lines = [i.extent.value for i in b.iters if i.kind is IterKind.SPATIAL and i.extent != 1][:-1]
+    known = sum(n is not None for n in lines)
+    if not is_product(b) or len(lines) < 2 or known == 1:
+        return None
+    return known > 1
 
 
 def _rows_held(b: Block, count: int, target: Target) -> int:
