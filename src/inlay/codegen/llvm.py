@@ -275,7 +275,7 @@ class FunctionEmitter:
         stored = self._stores(s.body)
         cells = self.memory.carried(stored)
         self.memory.changed(stored)
-        outer = dict(self.memory.prefetch)
+        outer, outer_step = dict(self.memory.prefetch), self.memory.step
         self.memory.prefetch.update(aheads(s, self.index))
 
         steps, are_mixed = _steps_of(s)
@@ -286,6 +286,7 @@ class FunctionEmitter:
                 starts: list[int] = []
                 for i in range(step):
                     starts.append(self.builder.position)
+                    self.memory.step = i
                     self.index.env[s.var] = add(name(counter), number(i))
                     self.statement(s.body)
                 if are_mixed:
@@ -296,7 +297,7 @@ class FunctionEmitter:
             out = self.builder.for_loop(first, end, may_skip=skips, carried=carried, body=body, step=step)
             set_cells(cells, out)
             self.memory.changed(stored)
-        self.memory.prefetch = outer
+        self.memory.prefetch, self.memory.step = outer, outer_step
         self.matrices.leave(s)
 
     def _turns(self, lo: str, hi: str, steps: int, *, may_skip: bool) -> list[tuple[str, str, int, bool]]:

@@ -1,4 +1,4 @@
-"""What notes of loops ask to prefetch: `B 2048, w 9216 lines:1 k:-192+1 row:192 steps:48 tiles:i*j`.
+"""What notes of loops ask to prefetch: `B 2048, w 9216 lines:1 every:2 k:-192+1 row:192 steps:48 tiles:i*j`.
 
 Each item names a buffer, and how many bytes ahead of what is loaded from it is asked for. With `lines`, so
 many cache lines are for each row of the buffer, at a place that loops around move:
@@ -8,6 +8,7 @@ many cache lines are for each row of the buffer, at a place that loops around mo
   runs, ask together for 192 bytes in each of their 48 steps. So a step of one tile asks for a share of
   192 / (number of tiles) bytes, and a tile begins where the one before ended. `k:-192+1` is a share more for
   each iteration of `k`.
+* `every:2`: of the steps that are written out in one turn of the loop, each second asks, for both.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ class Ahead:
         lines: cache lines for each row of the buffer; None for as many as are loaded.
         begin: bytes more, which are known in front of the loop that has the note.
         loops: bytes more for each iteration of loops around, by their names. One that runs once may be gone.
+        every: of so many steps of a turn, the first asks.
     """
 
     distance: int
     lines: int | None
     begin: Linear
     loops: tuple[tuple[str, Linear], ...]
+    every: int
 
 
 def aheads(s: For, index: IndexEmitter) -> dict[str, Ahead]:
@@ -56,6 +59,7 @@ def _ahead(item: str, index: IndexEmitter) -> tuple[str, Ahead]:
     buffer, distance, *words = item.split()
     given = dict(word.split(":") for word in words)
     lines, row, steps, tiles = (given.pop(key, None) for key in ("lines", "row", "steps", "tiles"))
+    every = int(given.pop("every", 1))
     share, begin = number(0), number(0)
     if row is not None and steps is not None and tiles is not None:
         share, tile = _share(int(row), tiles.split("*"), index)
@@ -64,7 +68,7 @@ def _ahead(item: str, index: IndexEmitter) -> tuple[str, Ahead]:
     for loop, each in given.items():
         size, _, shares = each.partition("+")
         loops.append((loop, add(number(int(size)), multiply(share, number(int(shares or 0))))))
-    return buffer, Ahead(int(distance), None if lines is None else int(lines), begin, tuple(loops))
+    return buffer, Ahead(int(distance), None if lines is None else int(lines), begin, tuple(loops), every)
 
 
 def _share(row: int, tiles: Sequence[str], index: IndexEmitter) -> tuple[Linear, Linear]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from inlay.arith.dtype import F32
-from inlay.arith.expr import Int, fresh, to_int
+from inlay.arith.expr import Int, evaluate, fresh, symbols, to_int
 from inlay.codegen.llvm import emit_module
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -71,22 +72,60 @@ def test_it_is_left_out(rows, columns, target):
     assert notes(scheduled(rows, columns, target)) == []
 
 
+@pytest.mark.parametrize(("rows", "few"), [(16, False), (40, False), (60, True), (200, True)])
+def test_few_of_the_steps_that_are_written_out_together_ask(rows: int, few: bool):
+    """As many as there are lines, if the tiles ask for less than a line in a step."""
+    for note in notes(scheduled(rows, 256)):
+        assert ("every:" in note) == few
+
+
+def asked_by(note: str, tiles: int) -> set[int]:
+    """Return the lines of a panel that so many tiles ask for, as the note says."""
+    given = dict(word.split(":") for word in note.split() if ":" in word)
+    row, steps, every = int(given["row"]), int(given["steps"]), int(given.get("every", 1))
+    share = row // tiles
+    return {(tile * steps + k) * share // 64 for tile in range(tiles) for k in range(0, steps, every)}
+
+
 def test_rows_that_are_not_known():
     f = scheduled(to_int(fresh("m")), 256)
-    (note,) = notes(f)
-    assert f"+1 row:{4 * PANEL} steps:{TERMS} tiles:" in note
+    few, many = notes(f)
+    assert f"+1 row:{4 * PANEL} steps:{TERMS} tiles:" in few
+    assert ("every" in few, "every:2" in many) == (False, True)
+    lines = set(range(4 * PANEL * TERMS // 64))
+    assert asked_by(few, 4) >= lines
+    assert asked_by(many, 8) >= lines
+    tiles = [note.split("tiles:")[1] for note in (few, many)]
+    first, second = (x.extent for x in stmts_below(f.body) if isinstance(x, For) and x.var.name in tiles)
+    (rows,) = symbols(first)
+    ran = {n: [evaluate(e, {rows: n}) for e in (first, second)] for n in (5, 47, 48, 300)}
+    assert ran == {5: [0, 0], 47: [7, 0], 48: [0, 8], 300: [0, 50]}
     text = emit_module(lower(f, HERE), HERE).text
     assert "llvm.prefetch" in text
     assert "smax" in text
 
 
-def test_images_and_rows_that_are_not_known_share_a_panel():
-    x = te.placeholder((fresh("b"), fresh("m"), TERMS), F32, "x")
+def product(shape: Sequence[Int | int]) -> Schedule:
+    """Schedule a product of rows on several axes."""
+    x = te.placeholder([to_int(d) for d in (*shape, TERMS)], F32, "x")
     w = te.placeholder((4, TERMS, PANEL), F32, "w")
     result = TensorType((*x.shape[:2], to_int(256)), F32)
     y = table().definition("matmul_packed").compute(PackedAttrs(PANEL, 256), [x, w], result)
     s = Schedule(from_te("matmul", [x, w], [y]))
     contraction(s, HERE)
-    (note,) = notes(s.function)
-    assert note.split("tiles:")[1].count("*") == 1
+    return s
+
+
+def test_images_and_rows_that_are_not_known_are_rows():
+    s = product([fresh("b"), fresh("m")])
+    assert "merge_axes" in [step.primitive for step in s.trace]
+    assert all(note.split("tiles:")[1].count("*") == 0 for note in notes(s.function))
+
+
+def test_images_that_are_not_known_share_a_panel():
+    s = product([fresh("b"), 18])
+    few, many = notes(s.function)
+    assert few.split("tiles:")[1].count("*") == many.split("tiles:")[1].count("*") == 1
+    (made,) = [step for step in s.trace if step.primitive == "version"]
+    assert made.args[-1] == 3, "there are three tiles in each image"
     assert "smax" in emit_module(lower(s.function, HERE), HERE).text

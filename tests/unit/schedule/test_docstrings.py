@@ -28,6 +28,7 @@ HEADS = {
     "compute_at": "(x: f32[n + 2]) -> (y: f32[n]) over (n)",
     "clip": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "index_unit_axes": "(x: f32[1, 4]) -> (y: f32[1, 4])",
+    "partition": "(x: f32[4, 9]) -> (y: f32[4])",
     "peel": "(x: f32[4]) -> (y: f32[4])",
     "skip_zero_terms": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "tensorize": "(x: i8[n, m, 2], w: i8[m, 2]) -> (y: i32[n]) over (n, m)",

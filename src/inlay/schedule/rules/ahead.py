@@ -7,8 +7,11 @@ reduction asks for a part of the next panel, such that all tiles together ask fo
     for tile in 0..n { for k in 0..K {
       prefetch byte (tile * K + k) * ceil(bytes of a row of the panel / n) of the next panel ... } }
 
-That is a note on the loop over `k`, and a hint: there need be no next panel. Where `n` is known when the
-kernel runs, so are the bytes that a step asks for, and tiles of other sizes, which are few, ask for none.
+That is a note on the loop over `k`, and a hint: there need be no next panel. A prefetch takes most of a
+cycle, so of steps that are written out together only as many ask as lines there are to ask for.
+
+Where `n` is known when the kernel runs, so are the bytes that a step asks for: there is code for few tiles,
+of which each step asks, and for many. Tiles of other sizes, which are few, ask for none.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.version import version
 from inlay.schedule.rules.groups import packed_panel
 from inlay.schedule.rules.loops import reduce_loops
 from inlay.schedule.state import Schedule
@@ -57,21 +61,54 @@ def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -
     nests = [_nest(s, block, panel) for block in blocks]
     is_open = any(s.loop(x).extent.value is None for x in nests[0].tiles)
     counts = [prod(s.loop(x).extent.value or 1 for x in nest.tiles) for nest in nests]
-    total = sum(counts)
+    total = counts[0] if is_open else sum(counts)
+    row = size // _steps(s, nests[0])
     # One tile would ask for as much as it loads.
-    if not is_open and (total < 2 or total * _LINE > MOST_REPEATED * (size // _steps(s, nests[0]))):
+    if (total < 2 and not is_open) or total * _LINE > MOST_REPEATED * row * _every(
+        s, nests[0], -(-row // total)
+    ):
         return
     if not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
         return
     if is_open:
-        _ask(s, nests[0], weights, size)
+        _ask_open(s, nests[0], weights, size)
         return
     for n, nest in enumerate(nests):
         _ask(s, nest, weights, size, sum(counts[:n]), total)
 
 
+def _ask_open(s: Schedule, nest: _Nest, weights: Load, size: int) -> None:
+    """Ask in each step, or where there are tiles enough for that, in one of those written out together."""
+    together = _together(s, nest)
+    known = prod(s.loop(x).extent.value or 1 for x in nest.tiles)
+    enough = -(-together * (size // _steps(s, nest)) // (_LINE * known))
+    many = nest
+    if together > 1 and enough > 1:
+        names = version(s, next(x for x in nest.tiles if s.loop(x).extent.value is None), enough)
+        many = _Nest(*([names.get(x, x) for x in loops] for loops in nest))
+        _ask(s, nest, weights, size)
+    _ask(s, many, weights, size, every=together)
+
+
+def _together(s: Schedule, nest: _Nest) -> int:
+    """Return how many steps are written out together."""
+    return int(dict(s.loop(nest.terms[-1]).note).get("steps", "1").split()[0])
+
+
+def _every(s: Schedule, nest: _Nest, share: int) -> int:
+    """Return of how many steps that are written out together one asks for a line: each needs a share."""
+    together = _together(s, nest)
+    return next(n for n in range(together, 0, -1) if together % n == 0 and (n == 1 or n * share <= _LINE))
+
+
 def _ask(
-    s: Schedule, nest: _Nest, weights: Load, size: int, before: int = 0, total: int | None = None
+    s: Schedule,
+    nest: _Nest,
+    weights: Load,
+    size: int,
+    before: int = 0,
+    total: int | None = None,
+    every: int = 1,
 ) -> None:
     """Note on the loop over terms what a nest of tiles asks for.
 
@@ -82,6 +119,7 @@ def _ask(
         size: bytes of a panel.
         before: tiles of nests before this one.
         total: all tiles; None where that is not known, and the nest asks for all.
+        every: of so many steps that are written out together one asks, where that is not known.
     """
     if any(s.loop(x).kind is LoopKind.UNROLL and s.loop(x).extent != 1 for x in nest.terms):
         return
@@ -90,6 +128,9 @@ def _ask(
     lines = -(-share // _LINE) or 1
     share = share if lines == 1 else lines * _LINE
     words = [f"{weights.buffer.name} {size + before * _steps(s, nest) * share} lines:{lines}"]
+    every = every if total is None else _every(s, nest, share)
+    if every > 1:
+        words.append(f"every:{every}")
     stride = 1
     for x in reversed(nest.terms):
         words.append(f"{x}:{stride * (share - row)}" + (f"+{stride}" if total is None else ""))
