@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inlay.arith.dtype import BOOL
-from inlay.arith.expr import Int, Sym, fresh, symbols, to_int
+from inlay.arith.expr import Int, Sym, fresh, lit, symbols, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import DIVISIONS, Binary, BinaryOp, Index, Load, Scalar
@@ -158,13 +158,13 @@ def _of_lane(x: Scalar, lane: Sym) -> Int | None:
     return Rewrite({lane: to_int(_LANE)}).int(e) if lane in symbols(e) else None
 
 
-def _open(s: Stmt, of: _Guarded, bounds: Bounds, lanes: tuple[Sym, ...]) -> Stmt:
+def _open(s: Stmt, of: _Guarded, bounds: Bounds, lanes: tuple[For, ...]) -> Stmt:
     """Drop the guards of what only computes elements of a buffer, and reads what is there."""
     if isinstance(s, For):
         bounds = bounds.inside(s.var, s.lo, s.extent)
-        lanes = (*lanes, s.var) if s.kind is LoopKind.VECTOR else lanes
+        lanes = (*lanes, s) if s.kind is LoopKind.VECTOR else lanes
     if isinstance(s, If) and s.otherwise is None and lanes and _only_computes(s.then, of, lanes[-1], bounds):
-        left = [c for c in _conjuncts((s.condition,)) if _of_lane(c, lanes[-1]) not in of.below_zero]
+        left = [c for c in _conjuncts((s.condition,)) if _of_lane(c, lanes[-1].var) not in of.below_zero]
         condition: Scalar | None = None
         for c in left:
             condition = c if condition is None else Binary(BinaryOp.AND, condition, c, BOOL)
@@ -172,14 +172,24 @@ def _open(s: Stmt, of: _Guarded, bounds: Bounds, lanes: tuple[Sym, ...]) -> Stmt
     return map_children(s, lambda child: _open(child, of, bounds, lanes))
 
 
-def _only_computes(s: Stmt, of: _Guarded, lane: Sym, bounds: Bounds) -> bool:
-    """Whether a statement stores to lanes of the buffer alone, and that needs no guard."""
+def _only_computes(s: Stmt, of: _Guarded, lanes: For, bounds: Bounds) -> bool:
+    """Whether a statement stores to lanes of the buffer alone, and that needs no guard.
+
+    What all lanes read in common is there as soon as the first of them is.
+    """
+    lane = lanes.var
     if isinstance(s, Seq):
-        return all(_only_computes(x, of, lane, bounds) for x in s.stmts)
+        return all(_only_computes(x, of, lanes, bounds) for x in s.stmts)
     if not isinstance(s, Store) or s.buffer is not of.buffer or s.indices[-1] != to_int(lane):
         return False
     places = [(s.buffer, s.indices), *((x.buffer, x.indices) for x in loads_of(s))]
     if any(b in of.masked for b, _ in places):
         return False
-    within = all(bounds.within(e, n) for b, at in places for e, n in zip(at, b.shape, strict=True))
+    first = Rewrite({_LANE: lanes.lo})
+    has_first = all(bounds.less(first.int(e), lit(0)) for e in of.below_zero)
+    within = all(
+        (has_first and lane not in symbols(e)) or bounds.within(e, n)
+        for b, at in places
+        for e, n in zip(at, b.shape, strict=True)
+    )
     return within and not any(isinstance(x, Binary) and x.op in DIVISIONS for x in scalars_below(s.value))

@@ -357,6 +357,23 @@ def test_lanes_that_nothing_reads_are_computed() -> None:
     hold(two.replace("FIRST", "0.0:f32"), _dropped, three.replace("FIRST", "0.0:f32"), 1, 4, 7)
 
 
+@pytest.mark.parametrize(("end", "is_dropped"), [("9", True), ("5", False)])
+def test_what_lanes_read_in_common_is_there_as_soon_as_the_first_lane_is(end: str, is_dropped: bool) -> None:
+    """Where no lane is there, the common element need not be either."""
+    guarded, opened = (
+        text.replace("FIRST", "0.0:f32")
+        .replace("(n + 3) / 4", "3")
+        .replace("x[k, 0]", "x[p + k, 0]")
+        .replace("for k in 0..2", "for k in max(0, 3*o - 4)..2")
+        .replace("for o in", "for p in 0..5 { for o in").replace("} } } }", "} } } } }")
+        .replace("x: f32[2, n]", "x: f32[6, 2]")
+        .replace("b: f32[n]) -> (y: f32[n]) over (n)", "b: f32[9]) -> (y: f32[9])")
+        .replace("< [n]", f"< [{end}]")
+        for text in (GUARDED, OPEN)
+    )  # fmt: skip
+    hold(guarded, _dropped, opened if is_dropped else guarded)
+
+
 @pytest.mark.parametrize(
     "text",
     [
