@@ -19,7 +19,7 @@ Symbols have identity: two symbols of one name are different unless they are the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
@@ -560,6 +560,24 @@ def _collect(e: Int, found: dict[Sym, None]) -> None:
                 case Min(args=args) | Max(args=args):
                     for a in args:
                         _collect(a, found)
+                case _:
+                    assert_never(atom)
+
+
+def divisors(e: Int, s: Sym) -> Iterator[int]:
+    """Yield the numbers by which what mentions `s` is divided: 3 twice in `4*(s // 3) + s % 3`."""
+    for monomial, _ in e.terms:
+        for atom in monomial:
+            match atom:
+                case Sym():
+                    pass
+                case FloorDiv(numerator=a, denominator=b) | Mod(numerator=a, denominator=b):
+                    if b.value is not None and s in symbols(a):
+                        yield b.value
+                    yield from divisors(a, s)
+                case Min(args=args) | Max(args=args):
+                    for a in args:
+                        yield from divisors(a, s)
                 case _:
                     assert_never(atom)
 

@@ -35,7 +35,7 @@ from inlay.cli._progress import watched
 from inlay.runtime.session import Executable
 from inlay.runtime.trace import Event, kernel_times, queue_names, table, timeline
 
-_MOST_RUNS, _LONG_SECONDS = 5, 0.25
+_MOST_RUNS, _LONG_SECONDS = 5, 2.0
 """How often a program is run to say what it takes, unless that takes longer."""
 
 

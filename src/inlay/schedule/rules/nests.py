@@ -6,7 +6,9 @@ other threads for, and a body of many operations is not worth unrolling.
 
 from __future__ import annotations
 
-from inlay.arith.expr import Sym, coefficient, symbols
+import math
+
+from inlay.arith.expr import Sym, coefficient, divisors, symbols
 from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
@@ -37,6 +39,8 @@ UNROLLED_VECTORS = 4
 MIXED_VECTORS = 4
 """Vectors whose instructions alternate, where each takes many: a chain of them waits for itself."""
 UNROLLED_SCALARS = 8
+MOST_UNROLLED = 16
+"""Scalars written out where indices are divided."""
 SHORT = 4
 """Extents up to which strided copies are left to LLVM, which interleaves whole vectors."""
 TILE = 16
@@ -175,7 +179,7 @@ def _tile_strided(s: Schedule, loop: str, block: Block) -> str:
     around = s.loops_of(block.name)
     outside = around[-2] if len(around) > 1 and around[-1] == loop else None
     if outside is None or not is_contiguous(block, s.loop(outside).var):
-        outer, inner = split(s, loop, UNROLLED_SCALARS)
+        outer, inner = split(s, loop, _unrolled(block, s.loop(loop).var, extent))
         unroll(s, inner)
         return outer
     _, row = split(s, outside, TILE)
@@ -183,6 +187,20 @@ def _tile_strided(s: Schedule, loop: str, block: Block) -> str:
     reorder(s, [outer, row])
     unroll(s, inner)
     return outer
+
+
+def _unrolled(block: Block, loop: Sym, extent: int | None) -> int:
+    """Return how many scalars are written out: whole periods of what the indices of loads divide by.
+
+    So that in each of them quotients and remainders are those of the loop outside, and numbers.
+    """
+    iters = [i.sym for i, b in zip(block.iters, block.bindings, strict=True) if b.atom == loop]
+    found = {n for x in iters for load in loads_of(block) for e in load.indices for n in divisors(e, x)}
+    period = math.lcm(*found) if found and min(found) > 0 else 1
+    if period > MOST_UNROLLED:
+        return UNROLLED_SCALARS
+    several = period * max(1, UNROLLED_SCALARS // period)
+    return period if period > 1 and extent is not None and extent % several else several
 
 
 def is_contiguous(block: Block, loop: Sym) -> bool:
