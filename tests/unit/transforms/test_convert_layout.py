@@ -210,3 +210,47 @@ def test_channels_that_fill_vectors_are_resampled_last(mode: str, channels: int,
     shape = [SHAPE[0], *SHAPE[1:]]
     m = model(nodes, [value("x", shape)], [value("y", [SHAPE[0], 5, 18, 12])], weights)
     assert check(m, x=noise(*SHAPE))["transpose"] == transposes
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceMax", "ReduceSum"])
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize(("side", "reductions"), [(8, 1), (48, 2)])
+def test_large_images_are_reduced_by_lines(op: str, keepdims: int, side: int, reductions: int) -> None:
+    weights = {"w": noise(8, 3, 1, 1), "axes": np.array([2, -1], np.int64)}
+    axes = {"inputs": ["a", "axes"]} if op == "ReduceSum" else {"inputs": ["a"], "axes": [2, -1]}
+    nodes = [node("Conv", ["x", "w"], ["a"]), node(op, axes.pop("inputs"), ["y"], keepdims=keepdims, **axes)]
+    shape = [2, 8, 1, 1] if keepdims else [2, 8]
+    m = model(nodes, [value("x", [2, 3, side, side])], [value("y", shape)], weights)
+    found = check(m, x=noise(2, 3, side, side))
+    assert sum(count for name, count in found.items() if name.startswith("reduce")) == reductions
+
+
+@pytest.mark.parametrize("batch", [2, "n"])
+def test_shuffled_channels_stay_last(batch: int | str) -> None:
+    """Groups of channels are dealt out: one move, and no change of the layout."""
+    nodes = [
+        conv("x", "w", "a"),
+        node("Reshape", ["a", "groups"], ["g"]),
+        node("Transpose", ["g"], ["t"], perm=[0, 2, 1, 3, 4]),
+        node("Reshape", ["t", "channels"], ["s"]),
+        conv("s", "v", "y"),
+    ]
+    weights = {"w": noise(6, 3, 3, 3), "v": noise(4, 6, 3, 3)}
+    weights |= {"groups": np.array([0, 2, 3, 9, 8]), "channels": np.array([0, 6, 9, 8])}
+    m = model(nodes, [value("x", [batch, *SHAPE[1:]])], [value("y", [batch, 4, 9, 8])], weights)
+    assert check(m, x=noise(*SHAPE))["transpose"] == 3
+
+
+def test_pixels_that_become_channels_change_the_layout() -> None:
+    """Only channels are cut and joined where they are last."""
+    nodes = [
+        conv("x", "w", "a"),
+        node("Reshape", ["a", "blocks"], ["g"]),
+        node("Transpose", ["g"], ["t"], perm=[0, 1, 4, 2, 3]),
+        node("Reshape", ["t", "channels"], ["s"]),
+        conv("s", "v", "y"),
+    ]
+    weights = {"w": noise(6, 3, 3, 3), "v": noise(4, 12, 3, 3)}
+    weights |= {"blocks": np.array([2, 6, 9, 4, 2]), "channels": np.array([2, 12, 9, 4])}
+    m = model(nodes, [value("x", [2, *SHAPE[1:]])], [value("y", [2, 4, 9, 4])], weights)
+    check(m, x=noise(*SHAPE))
