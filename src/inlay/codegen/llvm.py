@@ -46,7 +46,7 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import BinaryOp, Load
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
-from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below, stores_of
+from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below, stores_of, written_out
 from inlay.machine.target import Target
 
 _UNROLLED = -1
@@ -275,10 +275,10 @@ class FunctionEmitter:
         stored = self._stores(s.body)
         cells = self.memory.carried(stored)
         self.memory.changed(stored)
-        outer, outer_step = dict(self.memory.prefetch), self.memory.step
-        self.memory.prefetch.update(aheads(s, self.index))
+        outer, asked = self.memory.prefetch, aheads(s, self.index)
+        others = {buffer: x for buffer, x in outer.items() if buffer not in asked}
 
-        steps, are_mixed = _steps_of(s)
+        steps, are_mixed = written_out(s)
         for first, end, step, skips in self._turns(lo, hi, steps, may_skip=may_skip):
 
             def body(counter: str, values: list[str], step: int = step) -> list[str]:
@@ -286,7 +286,8 @@ class FunctionEmitter:
                 starts: list[int] = []
                 for i in range(step):
                     starts.append(self.builder.position)
-                    self.memory.step = i
+                    now = {buffer: x for buffer, x in asked.items() if i % x.every == 0}
+                    self.memory.prefetch = others | now
                     self.index.env[s.var] = add(name(counter), number(i))
                     self.statement(s.body)
                 if are_mixed:
@@ -297,7 +298,7 @@ class FunctionEmitter:
             out = self.builder.for_loop(first, end, may_skip=skips, carried=carried, body=body, step=step)
             set_cells(cells, out)
             self.memory.changed(stored)
-        self.memory.prefetch, self.memory.step = outer, outer_step
+        self.memory.prefetch = outer
         self.matrices.leave(s)
 
     def _turns(self, lo: str, hi: str, steps: int, *, may_skip: bool) -> list[tuple[str, str, int, bool]]:
@@ -498,15 +499,6 @@ def _accesses(s: Stmt, buffer: Buffer) -> Iterator[tuple[tuple[Int, ...], bool]]
 
 def _varies(e: Int, scope: Mapping[Sym, int]) -> bool:
     return any(s in scope for s in symbols(e))
-
-
-def _steps_of(s: For) -> tuple[int, bool]:
-    """Read the note `steps = "2"` of a loop: how many steps are written in one turn.
-
-    `steps = "2 mixed"`: their instructions alternate.
-    """
-    count, *words = next((value for key, value in s.note if key == "steps"), "1").split()
-    return int(count), words == ["mixed"]
 
 
 def _function_text(

@@ -59,7 +59,6 @@ class Memory:
         self.pointers: dict[Buffer, str] = {}
         self.registers: dict[Buffer, Registers] = {}
         self.prefetch: dict[str, Ahead] = {}
-        self.step = 0
         self._version: dict[Buffer, int] = {}
         self._flat: dict[tuple[Buffer, tuple[Int, ...]], Int] = {}
         self.needs_zero = False
@@ -389,7 +388,7 @@ class Memory:
             at: of the place of the first element, the number that is known.
         """
         ahead = self.prefetch.get(buffer.name)
-        if ahead is None or self.step % ahead.every:
+        if ahead is None:
             return
         first, end = ahead.distance, ahead.distance + size
         if ahead.lines is not None:

@@ -423,3 +423,12 @@ def fresh_copy(s: Stmt, rename: Callable[[str], str]) -> Stmt:
         return map_children(x, renamed)
 
     return renamed(copied)
+
+
+def written_out(s: For) -> tuple[int, bool]:
+    """Read the note `steps = "2"` of a loop: how many steps are written in one turn.
+
+    `steps = "2 mixed"`: their instructions alternate.
+    """
+    count, *words = next((value for key, value in s.note if key == "steps"), "1").split()
+    return int(count), words == ["mixed"]

@@ -18,17 +18,17 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from inlay.analysis.choices import NO_CHOICE, Asked, Choice
-from inlay.arith.expr import Sym, fresh
+from inlay.arith.expr import Sym, fresh, to_int
 from inlay.base.diagnostics import CompileError, Diagnostic
 from inlay.loop.buffer import Buffer
 from inlay.loop.deps import BlockAccess, Touched, accesses
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.stmt import Alloc, Block, For, Stmt
-from inlay.loop.walk import child_stmts, map_children
+from inlay.loop.walk import Rewrite, blocks_of, child_stmts, fresh_copy, map_children, stmts_below
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -218,6 +218,26 @@ class Schedule:
     def fresh_loop(self, base: str) -> Sym:
         """Return a variable for a new loop."""
         return fresh(self.fresh_name(base))
+
+    def copied(self, body: Stmt) -> tuple[Stmt, dict[str, str]]:
+        """Return a copy with names of its own, and old to new names of the loops and blocks in it."""
+        names: dict[str, str] = {}
+
+        def rename(name: str) -> str:
+            if name not in names:
+                names[name] = self.fresh_name(name)
+            return names[name]
+
+        copy = fresh_copy(body, rename)
+        own = [x.var.name for x in stmts_below(body) if isinstance(x, For)]
+        return copy, {n: names[n] for n in (*own, *(b.name for b in blocks_of(body)))}
+
+    def copied_loop(self, loop: For) -> tuple[For, dict[str, str]]:
+        """Return as `copied` a loop of another variable, and names with those of the loops."""
+        var = self.fresh_loop(loop.var.name)
+        body, names = self.copied(loop.body)
+        body = Rewrite({loop.var: to_int(var)}).stmt(body)
+        return replace(loop, var=var, body=body), {loop.var.name: var.name} | names
 
     def replace(self, place: Place, new: Stmt) -> None:
         """Put a statement where another was."""

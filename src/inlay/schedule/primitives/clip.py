@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from inlay.arith.expr import (
     Int,
@@ -101,6 +102,24 @@ def bound_by(distance: Int, var: Sym) -> tuple[bool, Int] | None:
         return None
     rest = distance - from_atom(var) * c
     return (True, ceildiv(-rest, lit(c))) if c > 0 else (False, floordiv(rest, lit(-c)) + 1)
+
+
+def extremes(distance: Int, loops: Sequence[For]) -> tuple[Int, Int] | None:
+    """Return the least and the largest that a distance is over the ranges of loops.
+
+    None where it is not linear in one of them, or mentions one of unknown range.
+    """
+    least = most = distance
+    for x in loops:
+        factor, first, count = coefficient(distance, x.var), x.lo.value, x.extent.value
+        if factor == 0:
+            continue
+        if factor is None or factor.value is None or first is None or not count:
+            return None
+        ends = [factor.value * first, factor.value * (first + count - 1)]
+        least = least - from_atom(x.var) * factor + min(ends)
+        most = most - from_atom(x.var) * factor + max(ends)
+    return least, most
 
 
 def as_integer(x: Scalar) -> Int | None:

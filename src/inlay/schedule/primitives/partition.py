@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
-from inlay.arith.expr import Int, coefficient, from_atom, maximum, minimum, to_int
+from inlay.arith.expr import Int, maximum, minimum
 from inlay.loop.inits import conjunction, conjuncts
 from inlay.loop.scalar import Scalar
 from inlay.loop.stmt import Block, For, Stmt
-from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq
-from inlay.schedule.primitives.clip import bound_by, distance_of
+from inlay.loop.walk import blocks_of, seq
+from inlay.schedule.primitives.clip import bound_by, distance_of, extremes
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, chain, illegal, primitive
 
@@ -50,48 +51,29 @@ def partition(s: Schedule, block: str, loop: str) -> None:
     some = every = (old.lo, old.lo + old.extent)
     kept: list[Scalar] = []
     for condition in conjuncts(b.predicate):
-        extremes = _extremes(condition, inside)
-        bounds = [None if e is None else bound_by(e, old.var) for e in extremes]
-        if bounds[0] is None or bounds[1] is None:
+        distance = distance_of(condition)
+        found = None if distance is None else extremes(distance, inside)
+        bounds = [bound_by(e, old.var) for e in found or ()]
+        if not bounds or None in bounds:
             kept.append(condition)
             continue
-        some, every = _within(some, bounds[0]), _within(every, bounds[1])
+        in_all, in_some = bounds
+        some, every = _within(some, in_some), _within(every, in_all)
     if every == (old.lo, old.lo + old.extent):
         raise illegal("class", f"found no condition of {block} on {loop}")
     first = minimum(maximum(every[0], some[0]), some[1])
     end = maximum(minimum(every[1], some[1]), first)
     predicate = functools.reduce(conjunction, kept) if kept else None
-    free = For(old.var, old.lo, old.extent, old.kind, _tested(old.body, predicate), old.note)
-    parts = [_part(free, first, end)]
+    parts = [_part(replace(old, body=_tested(old.body, predicate)), first, end)]
     if every[0] != some[0]:
-        parts.insert(0, _part(_copy(s, old), some[0], first))
+        parts.insert(0, _part(s.copied_loop(old)[0], some[0], first))
     if every[1] != some[1]:
-        parts.append(_part(_copy(s, old), end, some[1]))
+        parts.append(_part(s.copied_loop(old)[0], end, some[1]))
     s.replace(place, seq(*parts))
 
 
-def _extremes(condition: Scalar, inside: list[For]) -> tuple[Int | None, Int | None]:
-    """Return the largest and the least distance that a condition keeps, over the loops inside.
-
-    None for what is no comparison, or not linear in a loop, or mentions one of unknown range.
-    """
-    distance = distance_of(condition)
-    if distance is None:
-        return None, None
-    most = least = distance
-    for x in inside:
-        factor, first, count = coefficient(distance, x.var), x.lo.value, x.extent.value
-        if factor == 0:
-            continue
-        if factor is None or factor.value is None or first is None or not count:
-            return None, None
-        ends = [factor.value * first, factor.value * (first + count - 1)]
-        most = most - from_atom(x.var) * factor + max(ends)
-        least = least - from_atom(x.var) * factor + min(ends)
-    return most, least
-
-
-def _within(bounds: tuple[Int, Int], bound: tuple[bool, Int]) -> tuple[Int, Int]:
+def _within(bounds: tuple[Int, Int], bound: tuple[bool, Int] | None) -> tuple[Int, Int]:
+    assert bound is not None, "what bounds nothing is kept as it is"
     is_first, value = bound
     first, end = bounds
     return (maximum(first, value), end) if is_first else (first, minimum(end, value))
@@ -100,17 +82,10 @@ def _within(bounds: tuple[Int, Int], bound: tuple[bool, Int]) -> tuple[Int, Int]
 def _tested(s: Stmt, predicate: Scalar | None) -> Stmt:
     """Return a nest of loops around one block, with another predicate of the block."""
     if isinstance(s, For):
-        return For(s.var, s.lo, s.extent, s.kind, _tested(s.body, predicate), s.note)
+        return replace(s, body=_tested(s.body, predicate))
     assert isinstance(s, Block), "nothing else is between the loops"
-    return Block(s.name, s.iters, s.bindings, s.body, s.init, predicate)
-
-
-def _copy(s: Schedule, loop: For) -> For:
-    """Return a loop with names of its own, and of the loops and blocks inside."""
-    var = s.fresh_loop(loop.var.name)
-    body = fresh_copy(loop.body, s.fresh_name)
-    return For(var, loop.lo, loop.extent, loop.kind, Rewrite({loop.var: to_int(var)}).stmt(body), loop.note)
+    return replace(s, predicate=predicate)
 
 
 def _part(loop: For, first: Int, end: Int) -> For:
-    return For(loop.var, first, end - first, loop.kind, loop.body, loop.note)
+    return replace(loop, lo=first, extent=end - first)

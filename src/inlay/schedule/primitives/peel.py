@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from inlay.arith.expr import lit, to_int
-from inlay.loop.stmt import For
-from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq, stmts_below
+from dataclasses import replace
+
+from inlay.arith.expr import lit
+from inlay.loop.walk import seq
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, illegal, primitive
 
@@ -36,18 +37,7 @@ def peel(s: Schedule, loop: str, at: int) -> dict[str, str]:
     count = old.extent.value
     if count is None or not 0 < at < count:
         raise illegal("extent", f"found {old.extent} iterations of {loop}, cannot cut after {at}")
-    own = [x.var.name for x in stmts_below(old.body) if isinstance(x, For)]
-    own += [b.name for b in blocks_of(old.body)]
-    names: dict[str, str] = {}
-
-    def rename(name: str) -> str:
-        if name not in names:
-            names[name] = s.fresh_name(name)
-        return names[name]
-
-    var = s.fresh_loop(loop)
-    body = Rewrite({old.var: to_int(var)}).stmt(fresh_copy(old.body, rename))
-    first = For(old.var, old.lo, lit(at), old.kind, old.body, old.note)
-    second = For(var, old.lo + at, old.extent - at, old.kind, body, old.note)
-    s.replace(place, seq(first, second))
-    return {loop: var.name} | {n: rename(n) for n in own}
+    second, names = s.copied_loop(old)
+    first = replace(old, extent=lit(at))
+    s.replace(place, seq(first, replace(second, lo=old.lo + at, extent=old.extent - at)))
+    return names

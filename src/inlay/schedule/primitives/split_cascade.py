@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inlay.arith.expr import Int, lit, to_int
 from inlay.loop.inits import iter_symbols
 from inlay.loop.stmt import For, IterKind, LoopKind, Stmt
-from inlay.loop.walk import Rewrite, blocks_of, fresh_copy, seq, stmts_below
+from inlay.loop.walk import Rewrite, blocks_of, seq, stmts_below
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, illegal, primitive
 
@@ -70,10 +70,12 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
                 hint="use decompose_reduction first",
             )
     parts = _parts(old.extent, tiles)
+    own = {x.var.name: x.var.name for x in stmts_below(old.body) if isinstance(x, For)}
+    own |= {b.name: b.name for b in blocks_of(old.body)}
     made: list[Stmt] = []
     copies: list[Copy] = []
     for start, count, tile in parts:
-        body, names = _copy(s, old.body, first=not made)
+        body, names = s.copied(old.body) if made else (old.body, own)
         outer, inner = s.fresh_loop(f"{loop}_o"), s.fresh_loop(f"{loop}_i")
         value = old.lo + start + to_int(outer) * tile + to_int(inner)
         body = Rewrite({old.var: value}).stmt(body)
@@ -97,18 +99,3 @@ def _parts(extent: Int, tiles: Sequence[int]) -> list[tuple[Int, Int, int]]:
     if left != 0:
         raise illegal("extent", f"found {left} iterations left, needed a last tile that divides")
     return parts or [(lit(0), lit(0), tiles[0])]
-
-
-def _copy(s: Schedule, body: Stmt, *, first: bool) -> tuple[Stmt, dict[str, str]]:
-    own = [x.var.name for x in stmts_below(body) if isinstance(x, For)]
-    own += [b.name for b in blocks_of(body)]
-    if first:
-        return body, {n: n for n in own}
-    names: dict[str, str] = {}
-
-    def rename(name: str) -> str:
-        if name not in names:
-            names[name] = s.fresh_name(name)
-        return names[name]
-
-    return fresh_copy(body, rename), {n: rename(n) for n in own}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from inlay.arith.expr import floordiv, lit, minimum, to_int
-from inlay.loop.stmt import Block, For
-from inlay.loop.walk import Rewrite, fresh_copy, seq, stmts_below
+from dataclasses import replace
+
+from inlay.arith.expr import floordiv, lit, minimum
+from inlay.loop.walk import seq
 from inlay.schedule.primitives.split import require_serial
 from inlay.schedule.state import Schedule, illegal, primitive
 
@@ -35,18 +36,7 @@ def version(s: Schedule, loop: str, at: int) -> dict[str, str]:
     require_serial(old)
     if old.extent.value is not None or at < 1:
         raise illegal("extent", f"found {old.extent} iterations of {loop}, needed a number that is not known")
-    own = [x.var.name for x in stmts_below(old.body) if isinstance(x, For)]
-    own += [x.name for x in stmts_below(old.body) if isinstance(x, Block)]
-    names: dict[str, str] = {}
-
-    def rename(name: str) -> str:
-        if name not in names:
-            names[name] = s.fresh_name(name)
-        return names[name]
-
-    var = s.fresh_loop(loop)
-    body = Rewrite({old.var: to_int(var)}).stmt(fresh_copy(old.body, rename))
+    second, names = s.copied_loop(old)
     many = old.extent * minimum(floordiv(old.extent, lit(at)), lit(1))
-    first = For(old.var, old.lo, old.extent - many, old.kind, old.body, old.note)
-    s.replace(place, seq(first, For(var, old.lo, many, old.kind, body, old.note)))
-    return {loop: var.name} | {n: rename(n) for n in own}
+    s.replace(place, seq(replace(old, extent=old.extent - many), replace(second, extent=many)))
+    return names

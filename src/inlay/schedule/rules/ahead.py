@@ -24,7 +24,7 @@ from inlay.arith.expr import FloorDiv
 from inlay.loop.buffer import Scope
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import Block, LoopKind
-from inlay.loop.walk import loads_of
+from inlay.loop.walk import loads_of, written_out
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.version import version
@@ -71,16 +71,18 @@ def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -
     if not s.asked.switch(f"{blocks[0]}.prefetch", default=True):
         return
     if is_open:
-        _ask_open(s, nests[0], weights, size)
+        _ask_open(s, nests[0], weights, size, total)
         return
     for n, nest in enumerate(nests):
         _ask(s, nest, weights, size, sum(counts[:n]), total)
 
 
-def _ask_open(s: Schedule, nest: _Nest, weights: Load, size: int) -> None:
-    """Ask in each step, or where there are tiles enough for that, in one of those written out together."""
-    together = _together(s, nest)
-    known = prod(s.loop(x).extent.value or 1 for x in nest.tiles)
+def _ask_open(s: Schedule, nest: _Nest, weights: Load, size: int, known: int) -> None:
+    """Ask in each step, or where there are tiles enough for that, in one of those written out together.
+
+    There are a multiple of `known` tiles.
+    """
+    together, _ = written_out(s.loop(nest.terms[-1]))
     enough = -(-together * (size // _steps(s, nest)) // (_LINE * known))
     many = nest
     if together > 1 and enough > 1:
@@ -90,14 +92,9 @@ def _ask_open(s: Schedule, nest: _Nest, weights: Load, size: int) -> None:
     _ask(s, many, weights, size, every=together)
 
 
-def _together(s: Schedule, nest: _Nest) -> int:
-    """Return how many steps are written out together."""
-    return int(dict(s.loop(nest.terms[-1]).note).get("steps", "1").split()[0])
-
-
 def _every(s: Schedule, nest: _Nest, share: int) -> int:
     """Return of how many steps that are written out together one asks for a line: each needs a share."""
-    together = _together(s, nest)
+    together, _ = written_out(s.loop(nest.terms[-1]))
     return next(n for n in range(together, 0, -1) if together % n == 0 and (n == 1 or n * share <= _LINE))
 
 

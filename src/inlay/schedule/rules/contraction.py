@@ -51,7 +51,7 @@ from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
-from inlay.schedule.primitives.clip import clip, distance_of
+from inlay.schedule.primitives.clip import clip, distance_of, extremes
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.inline import inline
@@ -374,23 +374,22 @@ def _reach(s: Schedule, block: str, row: str) -> int:
         if not step or line.extent.value is None:
             continue
         at_end = lit(0 if step > 0 else line.extent.value - 1)
-        least = substitute(distance, {line.var: at_end})
-        for loop in reduce_loops(s, block):
-            x = s.loop(loop)
-            taps, extent = coefficient(least, x.var), x.extent.value
-            if taps is not None and taps.value and extent:
-                last = extent - 1 if taps.value < 0 else 0
-                least = substitute(least, {x.var: lit(last)})
-        if least.value is not None:
-            most = max(most, -(least.value // abs(step)))
+        found = extremes(substitute(distance, {line.var: at_end}), list(map(s.loop, reduce_loops(s, block))))
+        if found is not None and found[0].value is not None:
+            most = max(most, -(found[0].value // abs(step)))
     return most
+
+
+def _tested_loops(s: Schedule, block: str) -> list[str]:
+    """Return the loops over terms that a test of window against line is about."""
+    tested = {x for d in _distances(s.block(block).predicate) for x in symbols(d)}
+    return [loop for loop in reduce_loops(s, block) if s.loop(loop).var in tested]
 
 
 def _test_apart(s: Schedule, block: str) -> None:
     """Test rows of a tile only for the taps of a window that some have and others have not."""
-    for loop in reduce_loops(s, block):
-        if any(s.loop(loop).var in symbols(d) for d in _distances(s.block(block).predicate)):
-            _attempt(lambda s, b, at=loop: partition(s, b, at), s, block)
+    for loop in _tested_loops(s, block):
+        _attempt(lambda s, b, at=loop: partition(s, b, at), s, block)
 
 
 def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool]) -> list[tuple[Copy, bool]]:
@@ -434,9 +433,8 @@ def _micro_kernel(
     _finish(s, tile.outer, temporary, block, lanes)
     if crosses:
         # Tests of window against line are settled when code is emitted, if both are written out.
-        for loop in reducing:
-            tested = any(s.loop(loop).var in symbols(d) for d in _distances(s.block(block).predicate))
-            if tested and s.loop(loop).kind is LoopKind.SERIAL and s.loop(loop).extent.value:
+        for loop in _tested_loops(s, block):
+            if s.loop(loop).kind is LoopKind.SERIAL and s.loop(loop).extent.value:
                 unroll(s, loop)
 
 
