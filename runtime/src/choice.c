@@ -38,7 +38,7 @@ static uint32_t choose(const inlay_choice_t *choice)
 {
     uint32_t calls = choice->calls[SEQUENTIAL] + choice->calls[PARALLEL], best;
     if (calls < 2 * TRIES) return calls < TRIES ? SEQUENTIAL : PARALLEL;
-    best = choice->rates[PARALLEL] < choice->rates[SEQUENTIAL] / 16 * 15 ? PARALLEL : SEQUENTIAL;
+    best = choice->rates[PARALLEL] < choice->rates[SEQUENTIAL] / 32 * 31 ? PARALLEL : SEQUENTIAL;
     return calls % AGAIN < TRIES ? 1 - best : best;
 }
 

@@ -21,6 +21,7 @@ from inlay.pipeline.route import TENSOR
 from inlay.transforms.fold_constants import FoldOptions
 from inlay.transforms.fuse_ops import FuseOptions
 from inlay.transforms.inline_functions import InlineOptions
+from inlay.transforms.split_batch import SplitBatchOptions
 from inlay.transforms.unroll_loops import UnrollOptions
 from tests.examples import examples
 from tests.property.gen_ir import Program, assert_same, programs
@@ -76,6 +77,15 @@ def test_loops_made_straight_keep_the_meaning(p: Program):
     ctx = context(UnrollOptions(8, lambda module, _: frozenset(map(id, _values(module)))))
     module = PASSES["to-anf"].run(p.module, ctx)
     for name in ("unroll-loops", "eliminate-dead", "fold-constants", "unroll-loops"):
+        module = run_checked(p, module, PASSES[name], ctx)
+
+
+@given(p=programs(max_statements=12))
+@settings(max_examples=examples(4))
+def test_batches_in_parts_keep_the_meaning(p: Program):
+    ctx = context(SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=0))
+    module = PASSES["to-anf"].run(p.module, ctx)
+    for name in ("inline-functions", "fold-constants", "split-batch", "simplify-algebra", "fuse-ops"):
         module = run_checked(p, module, PASSES[name], ctx)
 
 

@@ -23,7 +23,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
+from inlay.arith.expr import Sym
 from inlay.ir import make
+from inlay.ir.dims import free_symbols
 from inlay.ir.expr import (
     Arm,
     Call,
@@ -47,7 +49,7 @@ from inlay.ir.expr import (
     pattern_vars,
 )
 from inlay.ir.module import Module
-from inlay.ir.walk import spine
+from inlay.ir.walk import free_vars, postorder, spine
 
 Atom = Var | Const | GlobalVar | OpRef | ConstructorRef
 ATOMS = (Var, Const, GlobalVar, OpRef, ConstructorRef)
@@ -155,6 +157,13 @@ def count_uses(root: Expr) -> dict[Var, int]:
             if isinstance(operand, Var):
                 uses[operand] = uses.get(operand, 0) + 1
     return uses
+
+
+def mentioned(value: Expr) -> Iterator[Var | Sym]:
+    """Yield the variables that a value reads, its nested blocks included, and the sizes that it mentions."""
+    yield from free_vars(value)
+    for e in postorder(value):
+        yield from free_symbols(e.type)
 
 
 def definitions(root: Expr) -> dict[Var, Expr]:

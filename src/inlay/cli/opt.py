@@ -32,7 +32,7 @@ from inlay.pipeline.planning import meanings_of, setting_of
 from inlay.pipeline.route import LINK
 from inlay.placement import plan_places
 from inlay.placement.plan_places import PlanOptions
-from inlay.transforms import round_operands, unroll_loops
+from inlay.transforms import round_operands, split_batch, unroll_loops
 from inlay.transforms.round_operands import PrecisionOptions
 
 _HINTS = {
@@ -42,6 +42,9 @@ _HINTS = {
     Property.LOWERED: "put fuse-ops,build-kernels before it",
 }
 """How what a pass requires comes about."""
+
+_FOR_BOARDS = (plan_places, unroll_loops, split_batch, build_kernels)
+"""Passes that depend on the board."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +71,7 @@ def _context(board: str, *, builds: bool) -> PassContext:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
-    builds, for_boards = build_kernels.PASS.name in names, (plan_places, unroll_loops, build_kernels)
+    builds, for_boards = build_kernels.PASS.name in names, _FOR_BOARDS
     users = [step.PASS.name for step in for_boards]
     neither = not set(users) & set(names)
     rounds = round_operands.PASS.name in names

@@ -131,6 +131,11 @@ class PlaceOptions:
     )
     tuned: str = option("", metavar="FILE", help="measured choices that `inlay tune` wrote")
     batch: bool = option(False, help="let independent small operations run as one")  # noqa: FBT003
+    whole_batches: bool = option(
+        False,  # noqa: FBT003
+        help="compute a batch layer by layer; by default in parts that go through all layers, where a host "
+        "runs all of it, without a budget of memory",
+    )
 
 
 @dataclass(frozen=True, slots=True)

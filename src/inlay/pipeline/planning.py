@@ -58,6 +58,7 @@ from inlay.transforms.fuse_ops import FuseOptions, groups_of
 from inlay.transforms.grow_state import GrowStateOptions
 from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.round_operands import PrecisionOptions
+from inlay.transforms.split_batch import SplitBatchOptions
 from inlay.transforms.unroll_loops import UnrollOptions
 from inlay.tune.chosen import NOT_TUNED, Tuned, read_tuned
 from inlay.tune.trial import Place
@@ -110,7 +111,7 @@ def setting_of(
     targets = functools.cache(partial(target, board))
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
-    operators, (fusing, anywhere) = table(), _fusing(board)
+    operators, (fusing, anywhere), alone = table(), _fusing(board), _is_host_alone(board)
     tuned = _tuned(options.tuned, board, targets, counts)
     context = PassContext(
         operators,
@@ -118,8 +119,9 @@ def setting_of(
         options={
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq, bytes=_bytes(board)),
             FuseOptions: fusing,
-            GrowStateOptions: GrowStateOptions(_grows_state(board) and not options.budget),
+            GrowStateOptions: GrowStateOptions(alone and not options.budget),
             UnrollOptions: _unrolling(board),
+            SplitBatchOptions: SplitBatchOptions(alone and not _keeps_whole(options)),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
             PackOptions: _packing(board, targets, options, counts, tuned),
@@ -264,9 +266,14 @@ def _candidates(board: Board) -> dict[str, CandidateSource]:
     return {device: of(device, backend) for device, backend in apart(board).items()}
 
 
-def _grows_state(board: Board) -> bool:
-    """Return whether state of sessions may grow where it is: a host runs all, in memory without bound."""
+def _is_host_alone(board: Board) -> bool:
+    """Return whether a host runs all, in memory without bound."""
     return len(board.devices) == 1 and board.memories[0].bytes is None
+
+
+def _keeps_whole(options: PlaceOptions) -> bool:
+    """Return whether batches stay whole: to keep a promise of memory, or as the machine makes batches itself."""
+    return options.whole_batches or options.batch or bool(options.budget)
 
 
 def _unrolling(board: Board) -> UnrollOptions:

@@ -52,6 +52,7 @@ from inlay.transforms import (
     prepare_rounding,
     round_operands,
     simplify_algebra,
+    split_batch,
     split_matches,
     to_anf,
     unroll_loops,
@@ -81,6 +82,7 @@ TENSOR = (
     fold_constants.PASS,
     unroll_loops.PASS,
     eliminate_dead.PASS,  # weights that were folded into others are not to be converted and packed
+    split_batch.PASS,
     check_indices.PASS,
     plan_places.PASS,
     outline_regions.PASS,

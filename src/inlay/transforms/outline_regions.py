@@ -18,16 +18,15 @@ Values with an effect keep their order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inlay.analysis.blocks import count_uses, relet, values, with_blocks
+from inlay.analysis.blocks import count_uses, mentioned, relet, values, with_blocks
 from inlay.analysis.effects import EffectTable, effect_table
 from inlay.arith.expr import Sym
 from inlay.base.diagnostics import InternalError
 from inlay.base.graph import dependency_order
 from inlay.ir import walk
-from inlay.ir.dims import free_symbols
 from inlay.ir.existentials import opened_dims
 from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Var
 from inlay.ir.module import Module
@@ -126,7 +125,7 @@ class _Outlining:
         last: int | None = None
         for index, let in enumerate(lets):
             here = step_of[index]
-            read = {maker[x] for x in _read(let.value) if x in maker}
+            read = {maker[x] for x in mentioned(let.value) if x in maker}
             if self.effects.of(let.value):
                 read |= set() if last is None else {last}
                 last = here
@@ -135,13 +134,6 @@ class _Outlining:
         if order is None:
             raise InternalError("a region is not convex: a way leads out of it and back into it")
         return [steps[s] for s in order]
-
-
-def _read(value: Expr) -> Iterator[Var | Sym]:
-    """Yield variables and sizes that a value mentions."""
-    yield from walk.free_vars(value)
-    for e in walk.postorder(value):
-        yield from free_symbols(e.type)
 
 
 PASS = Pass(

@@ -3,7 +3,8 @@
 A call is a task when
 
 * what is called may wait: it, or what it calls, reads an integer from a tensor. A closure may be any
-  that the program makes for so many arguments and results;
+  that the program makes for so many arguments and results. Or it is a function that runs kernels, and another
+  such call follows that does not need its results: threads then run whole calls, where they would share kernels;
 * it may be that nobody can tell when it runs: it is not given a cell, and no kernel runs in it that
   keeps its place. Whether a cell or such a kernel is in what it is given, the machine sees then;
 * something follows before the first use of its results that takes time: a kernel or another call.
@@ -16,11 +17,12 @@ Cost: linear in the program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import cast
 
+from inlay.base.graph import strong_components
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Kernel
@@ -61,6 +63,7 @@ class _Facts:
     """What is known of a function alone, or of some closures, and whom it calls."""
 
     waits: bool = False
+    runs: bool = False
     ordered: bool = False
     calls: list[_Callee] = field(default_factory=list["_Callee"])
 
@@ -71,14 +74,24 @@ def mark_tasks(codes: Sequence[Code], kernels: Sequence[Kernel]) -> None:
     for code in codes:
         facts[code.builder] = _facts(code, kernels, facts)
     wanted = _closure(facts, {f for f, known in facts.items() if known.waits})
-    if not wanted:
+    whole = _whole(facts) - wanted
+    if not wanted and not whole:
         return
     for closures in [f for f in facts if isinstance(f, _Closures)]:
         facts[closures].calls.clear()  # what one of them does, the others need not
-    wanted -= _closure(facts, {f for f, known in facts.items() if known.ordered})
+    ordered = _closure(facts, {f for f, known in facts.items() if known.ordered})
     for code in codes:
         for block in _blocks(code.body):
-            _mark(block, wanted)
+            _mark(block, wanted - ordered, whole - ordered)
+
+
+def _whole(facts: Mapping[_Callee, _Facts]) -> set[_Callee]:
+    """Return the functions that run kernels, themselves or through others, and do not call themselves."""
+    runs = _closure(facts, {f for f, known in facts.items() if known.runs})
+    components = strong_components(facts, lambda f: facts[f].calls if f in facts else ())
+    repeated = {f for group in components if len(group) > 1 for f in group}
+    repeated |= {f for f, known in facts.items() if f in known.calls}
+    return {f for f in runs - repeated if isinstance(f, FunctionBuilder)}
 
 
 def _closure(facts: Mapping[_Callee, _Facts], found: set[_Callee]) -> set[_Callee]:
@@ -104,6 +117,7 @@ def _facts(code: Code, kernels: Sequence[Kernel], closures: dict[_Callee, _Facts
             if not isinstance(node, Instruction):
                 continue
             facts.waits |= node.name in _WAITS
+            facts.runs |= node.name == "INVOKE"
             facts.ordered |= node.name == "INVOKE" and kernels[cast("int", node.operands[0])].ordered
             callee = _callee(node)
             if callee is not None:
@@ -134,24 +148,32 @@ def _callee(node: Instruction) -> _Callee | None:
             return None
 
 
-def _mark(block: CodeBlock, wanted: set[_Callee]) -> None:
+def _mark(block: CodeBlock, wanted: Collection[_Callee], whole: Collection[_Callee]) -> None:
     for index, node in enumerate(block.nodes):
-        if (
-            isinstance(node, Instruction)
-            and _callee(node) in wanted
-            and not any(isinstance(x, Register) and x.kind is Kind.CELL for x in node.args)
-            and _is_followed(block.nodes[index + 1 : index + 1 + _AHEAD], node.results)
+        if not isinstance(node, Instruction) or any(
+            isinstance(x, Register) and x.kind is Kind.CELL for x in node.args
+        ):
+            continue
+        callee, behind = _callee(node), block.nodes[index + 1 : index + 1 + _AHEAD]
+        if (callee in wanted and _is_followed(behind, node.results, _is_work)) or (
+            callee in whole and _is_followed(behind, node.results, lambda x: _callee(x) in whole)
         ):
             block.nodes[index] = replace(node, name=node.name.replace("CALL", "SPAWN"))
 
 
-def _is_followed(nodes: Sequence[Node], results: tuple[Register, ...]) -> bool:
-    """Whether there is work before the first use of the results."""
+def _is_work(node: Instruction) -> bool:
+    return node.name in _WORK
+
+
+def _is_followed(
+    nodes: Sequence[Node], results: tuple[Register, ...], by: Callable[[Instruction], bool]
+) -> bool:
+    """Whether there is an instruction of some kind before the first use of the results."""
     ours = frozenset(results)
     for part in islice(_parts(nodes), _AHEAD):
         if not ours.isdisjoint(_used(part)):
             return False
-        if isinstance(part, Instruction) and part.name in _WORK:
+        if isinstance(part, Instruction) and by(part):
             return True
     return False
 

@@ -49,7 +49,7 @@ def files(tmp_path_factory):
         ("bench --calibrate host --dim n=3", "--dim, which does nothing without a model"),
         (
             "opt p.inl --passes to-anf --board host",
-            "without the pass plan-places, unroll-loops or build-kernels",
+            "without the pass plan-places, unroll-loops, split-batch or build-kernels",
         ),
         ("explain p.inl --at matmul --all", "--all, which does nothing beside --at"),
         ("explain p.inl --view loops --op matmul", "--op, which does nothing with --view loops"),

@@ -201,3 +201,27 @@ def test_a_function_written_in_a_task_captures_what_it_mentions():
     first, second = run_program(program, lowered, X)
     assert (first == X[0] * 11).all()
     assert (second == X[0] * 6).all()
+
+
+LAYERS = """
+fn layers(x: Tensor[4, f32]) -> Tensor[4, f32] {
+  exp(sub(x, reduce_max{axes=[0]}(x)))
+}
+"""
+
+
+def test_a_function_of_kernels_that_is_called_twice():
+    program, lowered, names = compile_text(
+        LAYERS
+        + "fn main(x: Tensor[4, f32], y: Tensor[4, f32]) -> Tensor[4, f32] {"
+        "  let a = @layers(x);"
+        "  let b = @layers(y);"
+        "  let c = @layers(b);"
+        "  add(a, c) }"
+    )
+    calls = [name for name in names["main"] if name in ("CALL", "SPAWN")]
+    assert calls == ["SPAWN", "CALL", "CALL"], "the second and the third have nothing beside them"
+    x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32) / 8
+    f = lambda v: np.exp(v - v.max())  # noqa: E731
+    for found in run_program(program, lowered, (x, y)):
+        np.testing.assert_allclose(found, f(x) + f(f(y)), rtol=1e-5)

@@ -1,0 +1,142 @@
+"""Whether an operator computes each sample of its result from the same sample of its operands.
+
+A *sample* is what one index of the first axis has. An operator *keeps samples apart* if
+
+    result[i, ...]  depends on  operand[i, ...]  alone, and on i in no other way
+
+for every operand with samples; others may be read anywhere. Then the operator on some of the samples
+gives those of its result. The formula of the operator tells it: it is made for a symbolic number of samples,
+and every load from a tensor with samples must be at the index of the result's own first axis, which, as the
+number itself, must occur nowhere else. So there is no list of operators, and none is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from inlay.arith.expr import Int, Sym, symbols, to_int
+from inlay.ir.expr import Call, Const, OpRef
+from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
+from inlay.loop import te
+from inlay.loop.scalar import Index, Load, Reduce
+from inlay.loop.te import Tensor
+from inlay.loop.walk import scalars_below
+
+Rule = Callable[[Any, Sequence[Any], Any], Any]
+"""The formula of an operator: `OpDef.compute`."""
+
+
+def keeps_samples_apart(call: Call, rule: Rule, count: Sym) -> bool:
+    """Whether each sample of a call's result comes from the same sample of its operands.
+
+    Args:
+        call: of an operator. Operands and results with samples have `count` as their first dim.
+        rule: the formula of the operator.
+        count: how many samples there are. No other dim mentions it.
+
+    Cost: linear in the formula.
+    """
+    assert isinstance(call.callee, OpRef), "operators have formulas"
+    operands: list[object] = []
+    varying: set[Tensor] = set()
+    for a in call.args:
+        operand = _operand(a.value if isinstance(a, Const) else None, a.type)
+        operands.append(operand)
+        if isinstance(operand, Tensor) and _has_samples(operand, count):
+            varying.add(operand)
+    results = _leaves(rule(call.callee.attrs, operands, call.type))
+    return all(_has_samples(t, count) and _is_apart(t, varying, count) for t in results)
+
+
+def _operand(value: object, t: Type) -> object:
+    match t:
+        case TensorType(shape=shape, dtype=dtype):
+            return te.placeholder(shape, dtype)
+        case IntType(value=known):
+            return known
+        case ShapeType(values=known):
+            return known
+        case TupleType(fields=fields):
+            return tuple(_operand(None, f) for f in fields)
+        case _:
+            return value
+
+
+def _leaves(value: object) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+
+
+def _has_samples(t: Tensor, count: Sym) -> bool:
+    return bool(t.shape) and t.shape[0] == to_int(count)
+
+
+def _is_apart(root: Tensor, varying: set[Tensor], count: Sym) -> bool:
+    """Whether samples are kept apart by a tensor and by all that it is made of; `varying` are those with samples."""
+    order: list[Tensor] = []
+    pending, seen = [root], set[Tensor]()
+    while pending:
+        t = pending.pop()
+        if t not in seen:
+            seen.add(t)
+            order.append(t)
+            pending += t.inputs
+    depends = _depending(order, varying)
+    return all(_keeps(t, depends, count) for t in order if t.body is not None)
+
+
+def _depending(made: Sequence[Tensor], varying: Collection[Tensor]) -> set[Tensor]:
+    """Return which of these tensors depend on samples."""
+    readers: dict[Tensor, list[Tensor]] = {}
+    for t in made:
+        for x in t.inputs:
+            readers.setdefault(x, []).append(t)
+    found, pending = set(varying), list(varying)
+    while pending:
+        for reader in readers.get(pending.pop(), ()):
+            if reader not in found:
+                found.add(reader)
+                pending.append(reader)
+    return found
+
+
+def _keeps(t: Tensor, depends: Collection[Tensor], count: Sym) -> bool:
+    assert t.body is not None, "formulas have bodies"
+    own = t.axes[0] if t in depends or (t.axes and _has_samples(t, count)) else None
+    if own is not None and not _has_samples(t, count):
+        return False
+    with_samples = {x.buffer for x in t.inputs if x in depends or _has_samples(x, count)}
+    forbidden = {count} if own is None else {count, own}
+    if not forbidden.isdisjoint(_symbols(t.shape[1:] if own is not None else t.shape)):
+        return False
+    for x in scalars_below(t.body):
+        match x:
+            case Load(buffer=buffer, indices=indices) if buffer in with_samples:
+                if own is None or indices[0] != to_int(own) or _meet(indices[1:], forbidden):
+                    return False
+            case Load(indices=indices):
+                if _meet(indices, forbidden):
+                    return False
+            case Index(value=value):
+                if _meet((value,), forbidden):
+                    return False
+            case Reduce(axes=axes):
+                if _meet(tuple(a.extent for a in axes), forbidden):
+                    return False
+            case _:
+                pass
+    return True
+
+
+def _meet(ints: Sequence[Int], forbidden: Collection[Sym]) -> bool:
+    return any(s in forbidden for s in _symbols(ints))
+
+
+def _symbols(ints: Sequence[Int]) -> Iterator[Sym]:
+    for e in ints:
+        if e.value is None:
+            yield from symbols(e)
