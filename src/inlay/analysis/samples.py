@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from inlay.arith.expr import Int, Sym, symbols, to_int
-from inlay.ir.expr import Call, Const, OpRef
-from inlay.ir.types import IntType, ShapeType, TensorType, TupleType, Type
+from inlay.ir.expr import Call, Const, Expr, OpRef
+from inlay.ir.types import IntType, ShapeType, TensorType
 from inlay.loop import te
 from inlay.loop.scalar import Index, Load, Reduce
 from inlay.loop.te import Tensor
@@ -41,7 +41,7 @@ def keeps_samples_apart(call: Call, rule: Rule, count: Sym) -> bool:
     operands: list[object] = []
     varying: set[Tensor] = set()
     for a in call.args:
-        operand = _operand(a.value if isinstance(a, Const) else None, a.type)
+        operand = _operand(a)
         operands.append(operand)
         if isinstance(operand, Tensor) and _has_samples(operand, count):
             varying.add(operand)
@@ -49,26 +49,21 @@ def keeps_samples_apart(call: Call, rule: Rule, count: Sym) -> bool:
     return all(_has_samples(t, count) and _is_apart(t, varying, count) for t in results)
 
 
-def _operand(value: object, t: Type) -> object:
-    match t:
+def _operand(e: Expr) -> object:
+    """Return an operand as formulas take it. Values of tensors are not read."""
+    match e.type:
         case TensorType(shape=shape, dtype=dtype):
             return te.placeholder(shape, dtype)
-        case IntType(value=known):
-            return known
-        case ShapeType(values=known):
-            return known
-        case TupleType(fields=fields):
-            return tuple(_operand(None, f) for f in fields)
-        case _:
+        case IntType(value=value):
             return value
+        case ShapeType(values=values):
+            return values
+        case _:
+            return e.value if isinstance(e, Const) else None
 
 
-def _leaves(value: object) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _leaves(part)
+def _leaves(value: Tensor | tuple[Any, ...]) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else [leaf for part in value for leaf in _leaves(part)]
 
 
 def _has_samples(t: Tensor, count: Sym) -> bool:
@@ -76,7 +71,7 @@ def _has_samples(t: Tensor, count: Sym) -> bool:
 
 
 def _is_apart(root: Tensor, varying: set[Tensor], count: Sym) -> bool:
-    """Whether samples are kept apart by a tensor and by all that it is made of; `varying` are those with samples."""
+    """Whether a tensor, and all that it is made of, keeps those of the `varying` ones apart."""
     order: list[Tensor] = []
     pending, seen = [root], set[Tensor]()
     while pending:

@@ -107,11 +107,10 @@ def setting_of(
         CompileError: of the board.
     """
     board = _saturating(runnable(find_detected(options.board)), options.numerics)
-    # A device elsewhere is asked when the first of its constants is packed or its kernels lowered.
-    targets = functools.cache(partial(target, board))
+    targets = functools.cache(partial(target, board))  # devices elsewhere are asked when they are needed
     counts = threads_of(board, threads)
     budget = budget_of(options.budget, board, counts.get(board.host.name, 1))
-    operators, (fusing, anywhere), alone = table(), _fusing(board), _is_host_alone(board)
+    operators, (fusing, anywhere) = table(), _fusing(board)
     tuned = _tuned(options.tuned, board, targets, counts)
     context = PassContext(
         operators,
@@ -119,9 +118,9 @@ def setting_of(
         options={
             QuantizationOptions: QuantizationOptions(exact=options.exact_qdq, bytes=_bytes(board)),
             FuseOptions: fusing,
-            GrowStateOptions: GrowStateOptions(alone and not options.budget),
+            GrowStateOptions: GrowStateOptions(_is_host_alone(board) and not options.budget),
             UnrollOptions: _unrolling(board),
-            SplitBatchOptions: SplitBatchOptions(alone and not _keeps_whole(options)),
+            SplitBatchOptions: _splitting(board, options),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
             PackOptions: _packing(board, targets, options, counts, tuned),
@@ -271,9 +270,10 @@ def _is_host_alone(board: Board) -> bool:
     return len(board.devices) == 1 and board.memories[0].bytes is None
 
 
-def _keeps_whole(options: PlaceOptions) -> bool:
-    """Return whether batches stay whole: to keep a promise of memory, or as the machine makes batches itself."""
-    return options.whole_batches or options.batch or bool(options.budget)
+def _splitting(board: Board, options: PlaceOptions) -> SplitBatchOptions:
+    """Return whether batches are split: not where memory is promised, or the machine makes batches itself."""
+    stays_whole = options.whole_batches or options.batch or bool(options.budget)
+    return SplitBatchOptions(_is_host_alone(board) and not stays_whole)
 
 
 def _unrolling(board: Board) -> UnrollOptions:

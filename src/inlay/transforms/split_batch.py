@@ -5,15 +5,15 @@
     z                              concat(p, q)                                dense(y, v)
                                                                              }
 
-Layer by layer, a batch of 32 images goes through memory once a layer, and threads that share a layer read what
-the other one wrote. A part stays in the caches of a core through all layers, and parts are calls that need
-nothing of each other: threads take whole parts (`vm/tasks.py`), and share nothing but weights.
+Layer by layer, a batch of 32 images goes through memory once a layer, and threads that share a layer read
+what the other one wrote. A part stays in the caches of a core through all layers, and parts are calls that
+need nothing of each other: threads take whole parts (`vm/tasks.py`), and share nothing but weights.
 
 What is split are the operations of an entry that compute each sample from the same sample of the inputs
-(`analysis/samples.py`), and from nothing that was computed of several. The rest of the program reads the joined
-results. A part has as few samples as it takes for weights to be read rarely and for calls not to count. It
-divides the batch, so that all parts are calls of one function. Where what layers hand on is not much more than
-what is joined, nothing is split: results would be copied for nothing.
+(`analysis/samples.py`), and from nothing that was computed of several. The rest of the program reads the
+joined results. A part has as few samples as it takes for weights to be read rarely and for calls not to
+count. It divides the batch, so that all parts are calls of one function. Where what layers hand on is not
+much more than what is joined, nothing is split: results would be copied for nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from inlay.ops.slicing import SLICE, AxesAttrs
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property, Remark
 
+
 @dataclass(frozen=True, slots=True)
 class SplitBatchOptions:
     """Options of this pass.
 
-    A core does up to 115 multiply-adds in a nanosecond, in which two that share a memory get 6 bytes each: with 80
-    for a byte, weights come in a quarter of the time. So many as 100 million take about a millisecond.
+    A core does up to 115 multiply-adds in a nanosecond, in which two that share a memory get 6 bytes each:
+    with 80 for a byte, weights come in a quarter of the time. 100 million take about a millisecond.
     """
 
     splits: bool = option(True, help="whether batches are computed in parts")  # noqa: FBT003
@@ -67,9 +68,9 @@ def run(module: Module, context: PassContext) -> Module:
         return module
     names, effects = NameSupply([*module.functions, *module.kernels]), effect_table(module)
     made: dict[str, Function] = {}
-    for name in dict.fromkeys((module.entry, *module.entries)):
-        function = module.functions[name]
-        batch = _batch(function, operators, effects)
+    entries = {module.entry, *module.entries}
+    for name, function in module.functions.items():
+        batch = _batch(function, operators, effects) if name in entries else None
         samples = None if batch is None else _samples_of_part(batch, options)
         if batch is None or samples is None:
             continue
@@ -201,8 +202,9 @@ def _apart(batch: _Batch, let: Let, operators: OperatorTable) -> Call | None:
 
 def _shape_of_any_length(a: Expr, batch: _Batch) -> Expr:
     """Return a shape that begins with the number of samples as one of any number; all else as it is."""
-    if isinstance(a, Const) and isinstance(a.type, ShapeType) and a.type.values[:1] == (lit(batch.size),):
-        return make.shape_const((to_int(batch.count), *a.type.values[1:]), a.span)
+    values = [v for v in a.type.values if v is not None] if isinstance(a.type, ShapeType) else []
+    if isinstance(a, Const) and values[:1] == [lit(batch.size)]:
+        return make.shape_const((to_int(batch.count), *values[1:]), a.span)
     return a
 
 
@@ -212,8 +214,9 @@ def _made(call: Call, args: Sequence[Expr]) -> Call | None:
         made = make.call(call.callee, args, span=call.span, place=call.place)
     except CompileError:
         return None
-    is_plain = isinstance(made, Call) and all(a is b for a, b in zip(made.args, args, strict=True))
-    return made if is_plain else None
+    if isinstance(made, Call) and all(a is b for a, b in zip(made.args, args, strict=True)):
+        return made
+    return None
 
 
 def _count_work(batch: _Batch, value: Expr, operators: OperatorTable) -> None:
@@ -236,7 +239,7 @@ def _samples_of_part(batch: _Batch, options: SplitBatchOptions) -> int | None:
     return next((n for n in counts if batch.macs // batch.size * n >= least), None)
 
 
-# ---------------------------------------------------------------------------------------- the program in parts
+# ------------------------------------------------------------------------- the program in parts
 
 
 def _part(batch: _Batch, samples: int) -> Function:

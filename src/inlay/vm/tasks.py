@@ -3,8 +3,8 @@
 A call is a task when
 
 * what is called may wait: it, or what it calls, reads an integer from a tensor. A closure may be any
-  that the program makes for so many arguments and results. Or it is a function that runs kernels, and another
-  such call follows that does not need its results: threads then run whole calls, where they would share kernels;
+  that the program makes for so many arguments and results. Or it is a function that runs kernels, and
+  another such call follows that does not need its results: threads then run whole calls;
 * it may be that nobody can tell when it runs: it is not given a cell, and no kernel runs in it that
   keeps its place. Whether a cell or such a kernel is in what it is given, the machine sees then;
 * something follows before the first use of its results that takes time: a kernel or another call.

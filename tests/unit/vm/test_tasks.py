@@ -212,8 +212,7 @@ fn layers(x: Tensor[4, f32]) -> Tensor[4, f32] {
 
 def test_a_function_of_kernels_that_is_called_twice():
     program, lowered, names = compile_text(
-        LAYERS
-        + "fn main(x: Tensor[4, f32], y: Tensor[4, f32]) -> Tensor[4, f32] {"
+        LAYERS + "fn main(x: Tensor[4, f32], y: Tensor[4, f32]) -> Tensor[4, f32] {"
         "  let a = @layers(x);"
         "  let b = @layers(y);"
         "  let c = @layers(b);"
