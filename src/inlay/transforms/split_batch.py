@@ -47,11 +47,11 @@ class SplitBatchOptions:
     """Options of this pass.
 
     A core does up to 115 multiply-adds in a nanosecond, in which two that share a memory get 6 bytes each:
-    with 80 for a byte, weights come in a quarter of the time. 100 million take about a millisecond.
+    with 100 for a byte, weights come in a fifth of the time. 100 million take about a millisecond.
     """
 
     splits: bool = option(True, help="whether batches are computed in parts")  # noqa: FBT003
-    macs_per_byte: int = option(80, help="multiply-adds of a part for each byte of weights, at least")
+    macs_per_byte: int = option(100, help="multiply-adds of a part for each byte of weights, at least")
     least_macs: int = option(100_000_000, help="multiply-adds of a part, at least")
     least_inside: int = option(4, help="bytes that contractions write for each byte that is joined, at least")
 
