@@ -21,6 +21,7 @@ _INTEGER = {
     "abs": "{T} a|return a < 0 ? ({T})(0u - ({U})a) : a;",
     "min": "{T} a, {T} b|return a < b ? a : b;",
     "max": "{T} a, {T} b|return a < b ? b : a;",
+    "max_number": "{T} a, {T} b|return a < b ? b : a;",
     # Rounded toward minus infinity, where C rounds toward zero.
     "floordiv": """{T} a, {T} b|const {T} quotient = ({T})(a / b), remainder = ({T})(a % b);
 return ({T})(quotient - (remainder != 0 && (remainder < 0) != (b < 0)));""",
@@ -35,6 +36,7 @@ _FLOAT = {
     # A NaN on either side is the result.
     "min": "{T} a, {T} b|return a != a || a < b ? a : b;",
     "max": "{T} a, {T} b|return a != a || a > b ? a : b;",
+    "max_number": "{T} a, {T} b|return a < b ? b : a;",
     "sigmoid": """{T} x|const {T} e = {f[exp]}(-{f[fabs]}(x));
 return (x < {zero} ? e : {one}) / ({one} + e);""",
     "rsqrt": "{T} x|return {one} / {f[sqrt]}(x);",

@@ -95,7 +95,7 @@ class Operations:
             case BinaryOp.FLOORDIV:
                 quotient = self.rounded(infix(a, OVER, b), dtype)
                 return self._function("floor", dtype, quotient)
-            case BinaryOp.FLOORMOD | BinaryOp.MIN | BinaryOp.MAX:
+            case BinaryOp.FLOORMOD | BinaryOp.MIN | BinaryOp.MAX | BinaryOp.MAX_NUMBER:
                 return call(self._helpers.use(op.value, dtype), a, b)
             case _:
                 return infix(a, _SIGNS[op], b)

@@ -121,8 +121,10 @@ class Operations:
                     return x if (x.text == "true") == (op is BinaryOp.OR) else other
         a, b = self.unify(a, b)
         dtype = a.dtype
-        if op in (BinaryOp.MIN, BinaryOp.MAX):
-            return self.extreme(op, a, b)
+        if op is BinaryOp.MAX_NUMBER and dtype.is_float:
+            return self.select(self.compare(BinaryOp.LT, a, b), b, a)
+        if op in (BinaryOp.MIN, BinaryOp.MAX, BinaryOp.MAX_NUMBER):
+            return self.extreme(BinaryOp.MIN if op is BinaryOp.MIN else BinaryOp.MAX, a, b)
         if op in (BinaryOp.SHL, BinaryOp.SHR):
             return self._shift(op, a, b)
         if dtype.is_float:

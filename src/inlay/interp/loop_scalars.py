@@ -71,6 +71,7 @@ _INTEGER: dict[BinaryOp, Callable[[int, int], int]] = {
     BinaryOp.FLOORMOD: lambda a, b: a % b,
     BinaryOp.MIN: min,
     BinaryOp.MAX: max,
+    BinaryOp.MAX_NUMBER: max,
     BinaryOp.AND: lambda a, b: a & b,
     BinaryOp.OR: lambda a, b: a | b,
     BinaryOp.XOR: lambda a, b: a ^ b,
@@ -87,6 +88,7 @@ _FLOAT: dict[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.FLOORMOD: np.mod,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
+    BinaryOp.MAX_NUMBER: lambda a, b: b if a < b else a,
 }
 _COMPARE: dict[BinaryOp, Callable[[Any, Any], bool]] = {
     BinaryOp.EQ: lambda a, b: bool(a == b),

@@ -122,7 +122,7 @@ def _joined(op: BinaryOp, a: Interval | None, b: Interval | None, dtype: DType) 
             made = min(products), max(products)
         case BinaryOp.MIN:
             made = min(a[0], b[0]), min(a[1], b[1])
-        case BinaryOp.MAX:
+        case BinaryOp.MAX | BinaryOp.MAX_NUMBER:
             made = max(a[0], b[0]), max(a[1], b[1])
         case _:
             return ends(dtype)

@@ -14,6 +14,7 @@ COMBINE: dict[ReduceOp, BinaryOp] = {
     ReduceOp.PRODUCT: BinaryOp.MUL,
     ReduceOp.MIN: BinaryOp.MIN,
     ReduceOp.MAX: BinaryOp.MAX,
+    ReduceOp.MAX_NUMBER: BinaryOp.MAX_NUMBER,
     ReduceOp.AND: BinaryOp.AND,
     ReduceOp.OR: BinaryOp.OR,
 }
@@ -33,7 +34,7 @@ def identity(op: ReduceOp, dtype: DType) -> Lit:
             value = 0
         case ReduceOp.MIN:
             value = math.inf if dtype.is_float else _top(dtype)
-        case ReduceOp.MAX:
+        case ReduceOp.MAX | ReduceOp.MAX_NUMBER:
             value = -math.inf if dtype.is_float else _bottom(dtype)
     if dtype.is_float:
         return Lit(float(value), dtype)

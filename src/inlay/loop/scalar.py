@@ -59,6 +59,7 @@ class BinaryOp(StrEnum):
     FLOORMOD = "floormod"
     MIN = "min"
     MAX = "max"
+    MAX_NUMBER = "max_number"  # the greater one; the first where either is NaN
     AND = "and"
     OR = "or"
     XOR = "xor"
@@ -110,6 +111,7 @@ class ReduceOp(StrEnum):
     PRODUCT = "product"
     MIN = "min"
     MAX = "max"
+    MAX_NUMBER = "max_number"  # as if there were no NaN
     AND = "and"
     OR = "or"
 

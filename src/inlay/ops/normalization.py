@@ -106,7 +106,8 @@ def _log_softmax_reference(a: AxisAttrs, x: Array) -> Array:
 def _exp_stages(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     """Return the maximum, the exponentials of what is below it, and their sum."""
     wide = widened(x.dtype)
-    top = reduce(x, (axis,), ReduceOp.MAX, lambda v: v.cast(wide), keepdims=True, name="top")
+    # A NaN in a row is one in its exponentials, whatever is subtracted.
+    top = reduce(x, (axis,), ReduceOp.MAX_NUMBER, lambda v: v.cast(wide), keepdims=True, name="top")
     e = te.compute(x.shape, lambda *i: _exp(x[i].cast(wide) - top[_one(i, (axis,))]), name="exponentials")
     total = reduce(e, (axis,), ReduceOp.SUM, keepdims=True, name="exp_sum")
     return top, e, total
@@ -145,6 +146,8 @@ def _softmax_samples() -> list[Sample]:
     masked[2] = -np.inf
     masked[3, 3] = np.inf
     masked[4, 0] = np.nan
+    spoiled = noise((4, 80), F32, seed="spoiled")
+    spoiled[0, 37], spoiled[1, 79], spoiled[2] = np.nan, -np.nan, np.nan
     return [
         Sample("last", AxisAttrs(), (x,), (("a", "b", "c"),)),
         Sample("middle", AxisAttrs(1), (x,), (("a", "b", "c"),)),
@@ -153,6 +156,7 @@ def _softmax_samples() -> list[Sample]:
         Sample("masked", AxisAttrs(), (masked,), (("a", "b"),)),
         Sample("f16", AxisAttrs(), (x.astype(np.float16),), (("a", "b", "c"),)),
         Sample("f64", AxisAttrs(), (x.astype(np.float64),)),
+        Sample("NaNs", AxisAttrs(), (spoiled,), (("a", "b"),)),
         Sample("one", AxisAttrs(), (x[..., :1],), (("a", "b", 1),)),
         Sample("no rows", AxisAttrs(), (x[:, :0],), (("a", "b", 7),)),
         Sample("empty", AxisAttrs(), (x[..., :0],), (("a", "b", "c"),)),

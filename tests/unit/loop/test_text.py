@@ -200,7 +200,7 @@ def _floats() -> st.SearchStrategy:
         st.tuples(_ints(), _ints()).map(lambda p: Load(_BUF, p)),
         _ints().map(lambda e: Cast(Index(e), dt.F32)),
     )
-    binary = st.sampled_from([BinaryOp.ADD, BinaryOp.MUL, BinaryOp.MAX, BinaryOp.DIV])
+    binary = st.sampled_from([BinaryOp.ADD, BinaryOp.MUL, BinaryOp.MAX, BinaryOp.MAX_NUMBER, BinaryOp.DIV])
     return st.recursive(
         leaf,
         lambda x: st.one_of(

@@ -63,7 +63,7 @@ def _step(
         gone = r.sample(axes, r.randint(1, len(axes)))
         kept = tuple(a for a in axes if a not in gone)
         over = {a: te.reduce_axis(a, extent[a]) for a in gone}
-        op = r.choice([ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN])
+        op = r.choice([ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.MAX_NUMBER])
         return te.compute(
             [extent[a] for a in kept],
             lambda *i: te.reduce_over(

@@ -116,13 +116,15 @@ def test_softmax_of_any_size_is_one_phase_over_rows() -> None:
     assert "workspace" not in text, "exponentials are where the result will be"
 
 
-def test_softmax_adds_exponentials_as_it_makes_them() -> None:
-    lowered = lower(schedule(softmax(4, 256), TARGET).function, TARGET)
+@pytest.mark.parametrize("length", [256, 4096])
+def test_softmax_adds_exponentials_as_it_makes_them(length: int) -> None:
+    """Also where rows are so long that they are added up in blocks."""
+    lowered = lower(schedule(softmax(4, length), TARGET).function, TARGET)
     text = print_function(lowered)
     loop = text[text.index('steps="4 mixed"') :]
     made, added = loop.index("exp("), loop.index("] + y[")
     assert made < added < loop.index("}"), "in one body"
-    assert 'prefetch="x 1024"' in text, "the next row"
+    assert f'prefetch="x {4 * length}"' in text, "the next row"
 
 
 def test_layer_norm_keeps_rows_in_registers() -> None:
@@ -153,7 +155,7 @@ def reduction(
 
 
 @pytest.mark.sample(14)
-@pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN])
+@pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.MAX_NUMBER])
 @pytest.mark.parametrize("then", [False, True])
 @pytest.mark.parametrize(
     ("shape", "axes"),

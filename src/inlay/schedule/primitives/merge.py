@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from inlay.arith.expr import Sym, to_int
-from inlay.loop.buffer import Buffer
+from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.deps import BlockAccess, Interval, iteration_dim, region, renamed
-from inlay.loop.stmt import For, Seq
+from inlay.loop.stmt import Alloc, For, Seq, Stmt
 from inlay.loop.walk import Rewrite, seq
 from inlay.schedule.state import Schedule, illegal, primitive
 
@@ -49,10 +49,20 @@ def merge(s: Schedule, first: str, second: str) -> None:
         raise illegal("kind", f"found a {a.kind} loop and a {b.kind} loop")
     require_same_iteration(s, a, b)
     body = Rewrite({b.var: to_int(a.var)}).stmt(b.body)
-    merged = For(a.var, a.lo, a.extent, a.kind, seq(a.body, body), a.note)
+    merged = For(a.var, a.lo, a.extent, a.kind, _behind(a.body, body), a.note)
     stmts = (*siblings.stmts[:at], merged, *siblings.stmts[at + 2 :])
     assert parent is not None, "the loops have a sequence around them"
     s.replace(parent, seq(*stmts))
+
+
+def _behind(a: Stmt, b: Stmt) -> Stmt:
+    """Return two statements as one.
+
+    Registers of the second are there for both, so that loops in it may be merged too.
+    """
+    if isinstance(b, Alloc) and b.buffer.scope == Scope.REGISTER:
+        return Alloc(b.buffer, _behind(a, b.body))
+    return seq(a, b)
 
 
 def require_same_iteration(s: Schedule, a: For, b: For) -> None:
