@@ -95,6 +95,14 @@ def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
     assert "in 0..4 parallel" not in print_function(s.function)
 
 
+@pytest.mark.parametrize(("near", "blocks"), [(1 << 15, 4), (1 << 16, 0), (1 << 14, 0)])
+def test_rows_that_the_second_cache_does_not_hold_pass_all_panels_in_large_blocks(near: int, blocks: int):
+    """Blocks of half of it: of 256 rows; all rows stay in the second one, and 128 would be too few."""
+    s = Schedule(two_factors((1024, 16), (16, 64)))
+    contraction(s, replace(SMALL, l1_bytes=1 << 20, l2_bytes=near, l3_bytes=1 << 24))
+    assert ("in 0..4 parallel" in print_function(s.function)) == (blocks == 4)
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("terms", "rows", "blocks"), [(1, 96, 24), (4, 96, 24), (8, 90, 18), (4, 97, 0)])
 def test_rows_of_sums_of_few_terms_are_written_one_tile_at_a_time(terms: int, rows: int, blocks: int) -> None:

@@ -41,6 +41,10 @@ FEWEST_HELD, MOST_HELD = 64, 512
 """Rows of a block that passes all panels, where rows do not stay in the last cache: a panel comes from that
 cache for each block (12,544 x 512 x 256 on Zen 3, GFLOP/s: 34 without blocks; 53, 83, 70, 69 with blocks of
 32, 64, 128, 448 rows; 3,136 x 2,048 x 512: 64; 54, 66, -, 72)."""
+ENOUGH_HELD = 256
+"""Rows of a block that passes all panels from the second cache, where all of them do not stay there: a last cache
+that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer rows ask for panels too often (128 of 2048
+terms on a Xeon: 6 % slower), and rows that are so short that `MOST_HELD` of them are little gain nothing."""
 OWN_SHARE = 8
 """Into how many parts other cores and other tensors divide the last cache."""
 FEW_TERMS = 8
@@ -177,7 +181,7 @@ def _rows_held(b: Block, count: int, target: Target) -> int:
     """Return how many of so many rows pass all panels before the next ones do; 0 for all of them at once.
 
     Rows that do not stay in the last cache come from memory for each panel, and panels that are read for
-    each block of rows come from that cache.
+    each block of rows come from that cache. Rows that do not stay in the second one come from the last.
     """
     terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
     column = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].sym
@@ -187,7 +191,9 @@ def _rows_held(b: Block, count: int, target: Target) -> int:
     if None in terms or len(first) != 1:
         return 0
     row = prod(n for n in terms if n is not None) * first[0].buffer.dtype.itemsize
-    last = target.l3_bytes or target.l2_bytes
+    near, last = target.l2_bytes, target.l3_bytes or target.l2_bytes
+    if count * row > near and ENOUGH_HELD <= (held := near // 2 // max(row, 1)) <= MOST_HELD:
+        return held
     return min(MOST_HELD, last // OWN_SHARE // max(row, 1)) if count * row > last // OWN_SHARE else 0
 
 
