@@ -43,8 +43,8 @@ cache for each block (12,544 x 512 x 256 on Zen 3, GFLOP/s: 34 without blocks; 5
 32, 64, 128, 448 rows; 3,136 x 2,048 x 512: 64; 54, 66, -, 72)."""
 ENOUGH_HELD = 256
 """Rows of a block that passes all panels from the second cache, where all of them do not stay there: a last
-cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer rows ask for panels too often (128
-of 2048 terms on a Xeon: 6 % slower); where `MOST_HELD` of them take little, nothing is gained."""
+cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer rows ask for panels too often (
+128 of 2048 terms on a Xeon: 6 % slower); where `MOST_HELD` of them take little, nothing is gained."""
 OWN_SHARE = 8
 """Into how many parts other cores and other tensors divide the last cache."""
 FEW_TERMS = 8
