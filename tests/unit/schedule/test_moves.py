@@ -9,6 +9,7 @@ from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.parser import parse_function
 from inlay.loop.printer import print_function
+from inlay.loop.stmt import LoopKind
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.inline import inline
@@ -67,6 +68,41 @@ def test_fused_loops_split_and_run_in_parallel() -> None:
     vectorize(s, lane)
     parallel(s, tiles)
     hold_law(f, s, (4,), (3,), (0,))
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_parallel_loop_takes_the_one_inside_it(keeps: bool) -> None:
+    f = elementwise(dim("n"), 6)
+    s = Schedule(f)
+    outer, inner = s.loops_of("b")
+    parallel(s, outer)
+    both = fuse(s, outer, inner, keeps=keeps)
+    assert [s.loop(x).kind for x in s.loops_of("b")] == [LoopKind.PARALLEL, LoopKind.SERIAL][: 1 + keeps]
+    assert f"for {both} in 0..6*n parallel" in print_function(s.function)
+    hold_law(f, s, (4,), (0,))
+
+
+def test_a_parallel_loop_does_not_take_one_whose_iterations_need_each_other() -> None:
+    s = Schedule(gemm(3, 4, dim("k")))
+    outer, row, term = s.loops_of("mm")
+    parallel(s, outer)
+    fuse(s, outer, row)
+    with pytest.raises(Illegal, match="reduce over"):
+        fuse(s, s.loops_of("mm")[0], term)
+
+
+def test_ragged_tiles_are_apart_in_loops_that_were_made_one() -> None:
+    """With the inner loop gone each tile would test each lane."""
+    f = elementwise(dim("n"), 20)
+    for keeps, bodies in ((True, 2), (False, 1)):
+        s = Schedule(f)
+        outer, inner = s.loops_of("b")
+        tile, lane = split(s, inner, 8)
+        vectorize(s, lane)
+        fuse(s, outer, tile, keeps=keeps)
+        text = print_function(hold_law(f, s, (3,)))
+        assert text.count("vector") == bodies
+        assert ("if" in text.split("vector")[1]) == (bodies == 1), "full tiles have no test"
 
 
 WINDOWS = """

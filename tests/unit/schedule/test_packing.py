@@ -83,6 +83,21 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
 
 
 @pytest.mark.sample(1)
+@pytest.mark.parametrize(("rows", "columns", "shared"), [(96, 8, "4*n"), (97, 8, "n"), (9, 40, "5")])
+def test_threads_share_samples_with_their_rows_or_panels(rows: int, columns: int, shared: str) -> None:
+    """Where nobody knows how many samples there are: it may be one. 97 rows have no equal blocks."""
+    k = te.reduce_axis("k", 40)
+    x, w = te.placeholder((dim("n"), rows, 40), F32, "x"), te.placeholder((40, columns), F32, "w")
+    shape = (x.shape[0], rows, columns)
+    y = te.compute(shape, lambda n, i, j: te.sum_over(k, x[n, i, k] * w[k, j]), name="y", tag="matmul")
+    f = from_te("f", [x, w], [y])
+    s = Schedule(f)
+    contraction(s, SMALL)
+    text = print_function(hold_law(f, s, (2,)))
+    assert f"in 0..{shared} parallel" in text
+
+
+@pytest.mark.sample(1)
 def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
     small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192, l3_bytes=1 << 15)
     f = two_factors((256, 9), (9, 64), bias=True)

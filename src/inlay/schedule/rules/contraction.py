@@ -168,7 +168,9 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
         taken += (*staged.makers, staged.reader)
     if plan.block is not None:
         # Tiles of a block are then seen to be all that uses it.
-        begun = replace(begun, temporary=set_scope(s, begun.temporary, Scope.WORKSPACE, at=begun.outer))
+        around = 0 if plan.blocks_first else len(plan.before) + (plan.packing is not None)
+        at = s.loops_of(block)[around]
+        begun = replace(begun, temporary=set_scope(s, begun.temporary, Scope.WORKSPACE, at=at))
     if begun.packs is not None and plan.packing is not None:
         pack_inside(s, begun.packs, block, plan.packing, plan.before)
     if buffers is not None:

@@ -155,9 +155,12 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     kind = dot_kind(b, target)
     registers = target.vector_registers if dtype.is_float else target.tile_registers(kind)
     rows = None if row is None else spatial[row].extent
-    is_alone = sums_one_axis(b) and mixes and packs is None and not before and not has_lines
+    is_product_of_rows = sums_one_axis(b) and mixes and packs is None and not free
+    # Of a batch that nobody knows the size of, threads share rows as of one sample.
+    is_alone = not before or (few and [spatial[i].extent.value for i in before] == [None])
     tile = most_rows(max(panel // target.lanes(dtype.itemsize), 1), registers)
-    at_once = _block_of_rows(s, block, rows, tile, target, few=few) if is_alone else None
+    cut = is_product_of_rows and is_alone
+    at_once = _block_of_rows(s, block, rows, tile, target, few=few) if cut else None
     dots = _sums_many_dots(b, kind)
     line = at_once or (None if rows is None else rows.value)
     options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from inlay.arith.expr import Sym, coefficient, divisors, symbols
+from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
 from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
@@ -22,15 +22,20 @@ from inlay.loop.walk import (
 )
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
-from inlay.schedule.state import Schedule, Step, illegal
+from inlay.schedule.state import Illegal, Schedule, Step, illegal
 
 PARALLEL_WORK = 16384
 """Operations below which a nest stays on one thread, when the number is known."""
+SHARED = 16
+"""Iterations of a loop, at least, that threads share as it is: else together with the one inside it."""
+LONG_ITERATION = 2048
+"""Operations, at least, of what threads share of two loops together."""
 NEAR = 8
 """So many times more or fewer operations, and measuring may say otherwise."""
 CHEAP_BODY = 12
@@ -247,9 +252,41 @@ def parallelize(s: Schedule, loop: str) -> bool:
     if outermost.kind is not LoopKind.SERIAL:
         return False
     parallel(s, loop)
+    loop = _with_inner(s, loop)
+    per_iteration = work(s.loop(loop).body)
     if per_iteration is not None:
         annotate(s, loop, "work", str(per_iteration))
     return True
+
+
+def _with_inner(s: Schedule, loop: str) -> str:
+    """Return what threads share: a loop or, where nobody knows how often it runs, with what is inside it.
+
+    It may run once, as over a batch of one sample. Where an iteration of the inner loop is short, chunks of them
+    are shared: finding out which one it is takes a dozen instructions.
+    """
+    outer = s.loop(loop)
+    inner = outer.body
+    count = inner.extent.value if isinstance(inner, For) else None
+    if not isinstance(inner, For) or count is None or count < 2:
+        return loop
+    if outer.extent.value is not None or _least(outer.extent) >= SHARED:
+        return loop
+    name, operations = inner.var.name, work(inner.body)
+    try:
+        if operations is not None and operations < LONG_ITERATION:
+            chunks = next(d for d in range(min(SHARED, count), count + 1) if count % d == 0)
+            if count // chunks * operations < LONG_ITERATION:
+                return loop
+            name, _ = split(s, name, count // chunks)
+        return fuse(s, loop, name, keeps=True)
+    except Illegal:
+        return loop
+
+
+def _least(extent: Int) -> int:
+    """Return how often a loop runs where each size that is not known is one."""
+    return evaluate(extent, dict.fromkeys(symbols(extent), 1))
 
 
 def work(s: Stmt) -> int | None:
