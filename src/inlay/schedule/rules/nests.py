@@ -262,8 +262,8 @@ def parallelize(s: Schedule, loop: str) -> bool:
 def _with_inner(s: Schedule, loop: str) -> str:
     """Return what threads share: a loop or, where nobody knows how often it runs, with what is inside it.
 
-    It may run once, as over a batch of one sample. Where an iteration of the inner loop is short, chunks of them
-    are shared: finding out which one it is takes a dozen instructions.
+    It may run once, as over a batch of one sample. Where an iteration of the inner loop is short, chunks of
+    them are shared: finding out which one it is takes a dozen instructions.
     """
     outer = s.loop(loop)
     inner = outer.body
