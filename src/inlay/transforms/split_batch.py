@@ -54,6 +54,7 @@ class SplitBatchOptions:
     macs_per_byte: int = option(100, help="multiply-adds of a part for each byte of weights, at least")
     least_macs: int = option(100_000_000, help="multiply-adds of a part, at least")
     least_inside: int = option(4, help="bytes that contractions write for each byte that is joined, at least")
+    most_parts: int = option(64, help="parts of a batch, at most: each is a call in the program")
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -68,7 +69,7 @@ def run(module: Module, context: PassContext) -> Module:
         return module
     names, effects = NameSupply([*module.functions, *module.kernels]), effect_table(module)
     made: dict[str, Function] = {}
-    entries = {module.entry, *module.entries}
+    entries = _entries(module)
     for name, function in module.functions.items():
         batch = _batch(function, operators, effects) if name in entries else None
         samples = None if batch is None else _samples_of_part(batch, options)
@@ -80,6 +81,12 @@ def run(module: Module, context: PassContext) -> Module:
         text = f"the {batch.size} samples of '{name}' are computed in parts of {samples}"
         context.remarks.add(Remark(PASS.name, "split", "batch", text, function.span))
     return module.with_functions({**module.functions, **made}) if made else module
+
+
+def _entries(module: Module) -> set[str]:
+    """Return the entries without state: what sessions carry is changed where it is, not cut and joined."""
+    stateful = {n for n, e in module.entries.items() if e.state or e.grows or e.updates}
+    return {module.entry, *module.entries} - stateful - {e.grown for e in module.entries.values()}
 
 
 # ------------------------------------------------------------------------- what can be computed in parts
@@ -235,7 +242,8 @@ def _samples_of_part(batch: _Batch, options: SplitBatchOptions) -> int | None:
     least = max(options.least_macs, options.macs_per_byte * sum(batch.weights.values()))
     if not batch.results or batch.written < options.least_inside * joined:
         return None
-    counts = (n for n in range(1, batch.size // 2 + 1) if batch.size % n == 0)
+    fewest = -(-batch.size // options.most_parts)
+    counts = (n for n in range(fewest, batch.size // 2 + 1) if batch.size % n == 0)
     return next((n for n in counts if batch.macs // batch.size * n >= least), None)
 
 

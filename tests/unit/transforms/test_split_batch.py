@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from inlay.ir.module import Module
+from inlay.ir.module import EntryNames, Module
 from inlay.ir.parser import parse_module
 from inlay.transforms.split_batch import SplitBatchOptions
 from tests.unit.transforms.programs import OPS, context, noise, operators, run, same
@@ -44,6 +46,7 @@ def test_layers_are_computed_for_some_samples_at_a_time():
         # 112 bytes written, 32 joined
         (SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=4), 0),
         (SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=3), 4),
+        (SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=0, most_parts=3), 2),
         (SplitBatchOptions(splits=False), 0),
         (SplitBatchOptions(), 0),
     ],
@@ -142,6 +145,13 @@ def test_a_size_that_only_a_run_tells_is_known_where_it_is_used():
     """)
     assert operators(after)["@main_part"] in (0, 2)
     same(before, after, noise(2, 3, low=1.0, high=2.0), noise(3, 3, seed=1, low=1.0, high=2.0))
+
+
+def test_what_sessions_carry_is_not_cut():
+    before = run("infer-types,to-anf", parse_module(LAYERS, OPS))
+    names = EntryNames(("x", "v", "w"), ("y",), state=(("x", "y"),))
+    stateful = replace(before, entries={"main": names})
+    assert run("split-batch", stateful, SMALL) is stateful
 
 
 def test_the_decision_is_told():
