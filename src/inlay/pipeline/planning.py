@@ -120,7 +120,7 @@ def setting_of(
             FuseOptions: fusing,
             GrowStateOptions: GrowStateOptions(_is_host_alone(board) and not options.budget),
             UnrollOptions: _unrolling(board),
-            SplitBatchOptions: _splitting(board, options),
+            SplitBatchOptions: _splitting(board, options, counts),
             LayoutOptions: LayoutOptions(_canonical(board)),
             PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
             PackOptions: _packing(board, targets, options, counts, tuned),
@@ -270,10 +270,11 @@ def _is_host_alone(board: Board) -> bool:
     return len(board.devices) == 1 and board.memories[0].bytes is None
 
 
-def _splitting(board: Board, options: PlaceOptions) -> SplitBatchOptions:
+def _splitting(board: Board, options: PlaceOptions, threads: Mapping[str, int]) -> SplitBatchOptions:
     """Return whether batches are split: not where memory is promised, or the machine makes batches itself."""
     stays_whole = options.whole_batches or options.batch or bool(options.budget)
-    return SplitBatchOptions(_is_host_alone(board) and not stays_whole)
+    splits = _is_host_alone(board) and not stays_whole
+    return SplitBatchOptions(splits, threads=threads.get(board.host.name, 1))
 
 
 def _unrolling(board: Board) -> UnrollOptions:

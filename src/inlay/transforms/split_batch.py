@@ -12,8 +12,9 @@ need nothing of each other: threads take whole parts (`vm/tasks.py`), and share 
 What is split are the operations of an entry that compute each sample from the same sample of the inputs
 (`analysis/samples.py`), and from nothing that was computed of several. The rest of the program reads the
 joined results. A part has as few samples as it takes for weights to be read rarely and for calls not to
-count. It divides the batch, so that all parts are calls of one function. Where what layers hand on is not
-much more than what is joined, nothing is split: results would be copied for nothing.
+count. It divides the batch, so that all parts are calls of one function. Where there would be fewer parts
+than threads, or what layers hand on is not much more than what is joined, nothing is split: threads that
+share kernels do better, or results would be copied for nothing.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class SplitBatchOptions:
     least_macs: int = option(100_000_000, help="multiply-adds of a part, at least")
     least_inside: int = option(4, help="bytes that contractions write for each byte that is joined, at least")
     most_parts: int = option(64, help="parts of a batch, at most: each is a call in the program")
+    threads: int = option(1, help="threads that are to have a part each")
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -243,7 +245,8 @@ def _samples_of_part(batch: _Batch, options: SplitBatchOptions) -> int | None:
     if not batch.results or batch.written < options.least_inside * joined:
         return None
     fewest = -(-batch.size // options.most_parts)
-    counts = (n for n in range(fewest, batch.size // 2 + 1) if batch.size % n == 0)
+    most = batch.size // max(options.threads, 2)
+    counts = (n for n in range(fewest, most + 1) if batch.size % n == 0)
     return next((n for n in counts if batch.macs // batch.size * n >= least), None)
 
 

@@ -1,4 +1,4 @@
-// RUN: inlay opt %s --passes infer-types,to-anf,split-batch --board host --remarks | filecheck %s
+// RUN: inlay opt %s --passes infer-types,to-anf,split-batch --remarks | filecheck %s
 
 // Six images in parts of two: 151 million multiply-adds. The greatest values are of all images.
 

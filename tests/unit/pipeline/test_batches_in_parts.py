@@ -28,7 +28,7 @@ def program() -> inlay.Module:
 
 
 def is_split(**options) -> bool:
-    return "main_part" in compilation(program(), **options).module.functions
+    return "main_part" in compilation(program(), **{"threads": 2} | options).module.functions
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
@@ -43,6 +43,7 @@ def test_the_same_values(mode: str, threads: int):
 
 def test_where_batches_are_split():
     assert is_split()
+    assert not is_split(threads=4), "there would be three parts"
     assert not is_split(whole_batches=True)
     assert not is_split(budget=("host=300MB",)), "what calls take at once is promised"
     assert not is_split(batch=True), "the machine makes batches"

@@ -47,6 +47,8 @@ def test_layers_are_computed_for_some_samples_at_a_time():
         (SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=4), 0),
         (SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=3), 4),
         (SplitBatchOptions(macs_per_byte=0, least_macs=0, least_inside=0, most_parts=3), 2),
+        (SplitBatchOptions(macs_per_byte=0, least_macs=26, least_inside=0, threads=2), 2),
+        (SplitBatchOptions(macs_per_byte=0, least_macs=26, least_inside=0, threads=3), 0),
         (SplitBatchOptions(splits=False), 0),
         (SplitBatchOptions(), 0),
     ],
