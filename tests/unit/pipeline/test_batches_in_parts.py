@@ -9,6 +9,7 @@ import inlay
 from inlay.api import compilation
 from inlay.ir.parser import parse_module
 from inlay.ops.table import table
+from inlay.placement.explain.report import describe
 from tests.unit.transforms.programs import noise
 
 TEXT = """
@@ -47,3 +48,12 @@ def test_where_batches_are_split():
     assert not is_split(whole_batches=True)
     assert not is_split(budget=("host=300MB",)), "what calls take at once is promised"
     assert not is_split(batch=True), "the machine makes batches"
+
+
+def test_explain_says_it():
+    batch = "the 6 samples of 'main' are computed in parts of 2"
+    found = inlay.explain(program(), threads=2)
+    assert found.batches == (batch,)
+    assert found.to_json()["batches"] == [batch]
+    assert f"  {batch}; --whole-batches computes layer by layer" in describe(found)
+    assert inlay.explain(program(), threads=2, whole_batches=True).batches == ()

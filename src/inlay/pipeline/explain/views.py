@@ -36,7 +36,7 @@ from inlay.pipeline.route import ROUTE
 from inlay.pipeline.running import Run, run_passes
 from inlay.placement import plan_places
 from inlay.placement.explain.reasons import Explanation, explanation_of
-from inlay.transforms import pack_weights
+from inlay.transforms import pack_weights, split_batch
 
 Explained: TypeAlias = (
     Explanation | FusionExplanation | LoopsExplanation | MemoryExplanation | NumericsExplanation | Story
@@ -110,7 +110,9 @@ def view_of(run: Run, view: View) -> Explained:
 def placement_of(run: Run) -> Explanation:
     """Return where operations run, and why."""
     assert run.planned is not None, "who asks about places has run the pass that plans them"
-    return replace(explanation_of(run.planned), without_code=run.without_code, threads=run.threads)
+    batches = tuple(r.message for r in run.setting.context.remarks.of(split_batch.PASS.name))
+    found = explanation_of(run.planned)
+    return replace(found, without_code=run.without_code, threads=run.threads, batches=batches)
 
 
 def _story(module: Module, setting: Setting, kernels: _Kernels, at: str) -> Story:

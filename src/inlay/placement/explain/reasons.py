@@ -98,6 +98,7 @@ class Explanation:
         threads: of devices that are this processor, how many run their kernels, by name.
         without_code: devices of the board for which no code is made here, with the reason: a plan
             that uses one cannot be compiled.
+        batches: those that are computed in parts, a sentence each.
     """
 
     board: str
@@ -116,6 +117,7 @@ class Explanation:
     depends: Mapping[str, int] = field(default_factory=dict[str, int])
     threads: Mapping[str, int] = field(default_factory=dict[str, int])
     without_code: Mapping[str, str] = field(default_factory=dict[str, str])
+    batches: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -129,6 +131,7 @@ class Explanation:
             "threads": dict(self.threads),
             "depends": dict(self.depends),
             "without_code": dict(self.without_code),
+            "batches": list(self.batches),
             "first_fit_ns": _finite(self.first_fit_ns),
             "busy_ns": self.busy_ns,
             "sizes": {n: {"size": s, "from": w} for n, (s, w) in self.sizes.items()},

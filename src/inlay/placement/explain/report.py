@@ -54,6 +54,7 @@ def _totals(e: Explanation) -> list[str]:
         )
     if not e.is_measured and len(e.busy_ns) > 1:
         lines.append("  by the board's figures; `inlay bench --calibrate` measures this machine")
+    lines += [f"  {batch}; --whole-batches computes layer by layer" for batch in e.batches]
     lines += [_size(e, name) for name in e.sizes]
     loops = list(e.iterations.items())[:_LONGEST]
     lines += [f"  {name} runs {n:g} times, from {who}" for name, (n, who) in loops]
