@@ -238,8 +238,8 @@ class Block:
         found: list[Join] = []
         inside: set[Var] = set()
         for whole in sorted(concats, key=lambda v: self._rank(concats[v])):
-            if whole in inside:
-                continue
+            if whole in inside or whole in found_parts(found):
+                continue  # one that is made in place in a larger one has no memory of its own
             axis = self._axis(concats[whole])
             assert axis is not None, "a concatenation has an axis"
             inner: dict[Var, int] = {}
