@@ -118,7 +118,7 @@ def drive(
     done = subprocess.run(
         [
             driver,
-            f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},{int(has_code)},{int(is_spare)}",
+            f"{limit},{MODES[mode]},{seed},{flow},{spoil[0]},{spoil[1]},{2 * has_code},{int(is_spare)}",
             *files,
         ],
         check=False,

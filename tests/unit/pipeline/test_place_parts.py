@@ -68,6 +68,15 @@ def check(text: str, rows: int = ROWS, plans: tuple[str, ...] = ("serial",), see
                     np.testing.assert_array_equal(a, b, err_msg=f"{plan}, {run.mode}\n{text}")
 
 
+def test_a_concatenation_of_concatenations_along_another_axis():
+    check("""fn main(x: Tensor[2, 3, 4, f32]) -> Tensor[2, 6, 8, f32] {
+      let p = concat{axis=1}(neg(x), abs(x));
+      let q = concat{axis=1}(relu(x), mul(x, x));
+      concat{axis=2}(p, q)
+    }
+    entry main("x") -> ("y");""")
+
+
 JOINED = """\
   let a = matmul(x, w);
   let b = matmul(a, w);
