@@ -58,8 +58,8 @@ def test_packed_where_it_is_used(a: Dims, b: Dims, sizes: list[tuple[int, ...]],
     assert "cache_read" in [step.primitive for step in s.trace]
     lowered = hold_law(f, s, *sizes)
     assert "@workspace" in print_function(s.function)
-    divided = [line.split()[0] for line in print_function(lowered).splitlines() if "%" in line]
-    assert set(divided) <= {"for"}, "panels are found without divisions, but for where a loop begins"
+    # Threads share samples and groups of panels together where nobody knows how many samples there are.
+    assert ("%" in print_function(lowered)) == (a[0] is B), "panels are found without divisions"
 
 
 @pytest.mark.parametrize(
