@@ -4,7 +4,7 @@
  * time of a call tells it. Each activation keeps for each entry what calls took, in either way, over
  * what their kernels were predicted to take, so that calls of other sizes compare. Both are tried a
  * few times in a row, for threads that have slept take as long to wake as a short call does; then the faster
- * one is taken. Parallel mode has to save a sixteenth, for it keeps more processors busy. Now and then the
+ * one is taken. Parallel mode has to save a thirty-second, for it keeps more processors busy. Now and then the
  * other one is tried again.
  *
  * A rate is the least that was seen: other programs make a call longer, never shorter. It forgets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inlay.analysis.blocks import operands, values
-from inlay.base.graph import strong_components
+from inlay.base.graph import on_cycles, strong_components
 from inlay.ir.expr import Expr, GlobalVar
 from inlay.ir.module import Module
 
@@ -38,6 +38,4 @@ def bottom_up(graph: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
 
 def recursive_functions(graph: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
     """Return the functions that may call themselves, directly or through others."""
-    return frozenset(
-        name for group in bottom_up(graph) for name in group if len(group) > 1 or name in graph[name]
-    )
+    return frozenset(on_cycles(graph, lambda name: graph[name]))

@@ -12,10 +12,11 @@ number itself, must occur nowhere else. So there is no list of operators, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from inlay.arith.expr import Int, Sym, symbols, to_int
+from inlay.base.graph import postorder
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.types import IntType, ShapeType, TensorType
 from inlay.loop import te
@@ -70,33 +71,14 @@ def _has_samples(t: Tensor, count: Sym) -> bool:
     return bool(t.shape) and t.shape[0] == to_int(count)
 
 
-def _is_apart(root: Tensor, varying: set[Tensor], count: Sym) -> bool:
+def _is_apart(root: Tensor, varying: Collection[Tensor], count: Sym) -> bool:
     """Whether a tensor, and all that it is made of, keeps those of the `varying` ones apart."""
-    order: list[Tensor] = []
-    pending, seen = [root], set[Tensor]()
-    while pending:
-        t = pending.pop()
-        if t not in seen:
-            seen.add(t)
-            order.append(t)
-            pending += t.inputs
-    depends = _depending(order, varying)
-    return all(_keeps(t, depends, count) for t in order if t.body is not None)
-
-
-def _depending(made: Sequence[Tensor], varying: Collection[Tensor]) -> set[Tensor]:
-    """Return which of these tensors depend on samples."""
-    readers: dict[Tensor, list[Tensor]] = {}
-    for t in made:
-        for x in t.inputs:
-            readers.setdefault(x, []).append(t)
-    found, pending = set(varying), list(varying)
-    while pending:
-        for reader in readers.get(pending.pop(), ()):
-            if reader not in found:
-                found.add(reader)
-                pending.append(reader)
-    return found
+    made = [t for t in postorder([root], lambda t: t.inputs) if t.body is not None]
+    depends = set(varying)
+    for t in made:  # behind what it reads
+        if not depends.isdisjoint(t.inputs):
+            depends.add(t)
+    return all(_keeps(t, depends, count) for t in made)
 
 
 def _keeps(t: Tensor, depends: Collection[Tensor], count: Sym) -> bool:
@@ -106,7 +88,7 @@ def _keeps(t: Tensor, depends: Collection[Tensor], count: Sym) -> bool:
         return False
     with_samples = {x.buffer for x in t.inputs if x in depends or _has_samples(x, count)}
     forbidden = {count} if own is None else {count, own}
-    if not forbidden.isdisjoint(_symbols(t.shape[1:] if own is not None else t.shape)):
+    if _meet(t.shape if own is None else t.shape[1:], forbidden):
         return False
     for x in scalars_below(t.body):
         match x:
@@ -128,10 +110,4 @@ def _keeps(t: Tensor, depends: Collection[Tensor], count: Sym) -> bool:
 
 
 def _meet(ints: Sequence[Int], forbidden: Collection[Sym]) -> bool:
-    return any(s in forbidden for s in _symbols(ints))
-
-
-def _symbols(ints: Sequence[Int]) -> Iterator[Sym]:
-    for e in ints:
-        if e.value is None:
-            yield from symbols(e)
+    return any(s in forbidden for e in ints for s in symbols(e))

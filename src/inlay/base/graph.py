@@ -68,6 +68,12 @@ def dependency_order(before: Sequence[Collection[int]], keys: Sequence[Any]) -> 
     return order if len(order) == len(before) else None
 
 
+def on_cycles(nodes: Iterable[T], successors: Successors[T]) -> set[T]:
+    """Return the nodes from which a way leads back to them. Cost: as `strong_components`."""
+    components = strong_components(nodes, successors)
+    return {n for group in components for n in group if len(group) > 1 or n in successors(n)}
+
+
 def strong_components(nodes: Iterable[T], successors: Successors[T]) -> list[list[T]]:
     """Return the strongly connected components, each before those that reach it.
 

@@ -71,8 +71,8 @@ def _context(board: str, *, builds: bool) -> PassContext:
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
     names = [name.strip().replace("_", "-") for name in arguments.passes.split(",")]
-    builds, for_boards = build_kernels.PASS.name in names, _FOR_BOARDS
-    users = [step.PASS.name for step in for_boards]
+    builds = build_kernels.PASS.name in names
+    users = [step.PASS.name for step in _FOR_BOARDS]
     neither = not set(users) & set(names)
     rounds = round_operands.PASS.name in names
     refuse(

@@ -237,8 +237,9 @@ class Block:
         concats = {v: c for v, c in self.calls.items() if self._axis(c) is not None}
         found: list[Join] = []
         inside: set[Var] = set()
+        placed: set[Var] = set()
         for whole in sorted(concats, key=lambda v: self._rank(concats[v])):
-            if whole in inside or whole in found_parts(found):
+            if whole in inside or whole in placed:
                 continue  # one that is made in place in a larger one has no memory of its own
             axis = self._axis(concats[whole])
             assert axis is not None, "a concatenation has an axis"
@@ -246,9 +247,10 @@ class Block:
             parts = self._parts(whole, axis, concats, inside, inner)
             self._beside(whole, parts, axis, concats, inside, inner)
             inside |= {whole, *inner}
-            made = self._made(concats[whole], parts, inside | found_parts(found))
+            made = self._made(concats[whole], parts, inside | placed)
             if made:
                 found.append(Join(whole, axis, tuple(parts), made, inner))
+                placed |= {*made, *inner}
         return found
 
     def _rank(self, concat: Invocation) -> tuple[int, int]:
@@ -375,11 +377,6 @@ class Block:
             cut[var] = Cut(var, source, axis, first)
             found.append(cut[var])
         return found
-
-
-def found_parts(joins: Sequence[Join]) -> set[Var]:
-    """Return the variables that are parts of wholes."""
-    return {v for j in joins for v in (*j.made, *j.inner)}
 
 
 def _alone(function: Function) -> tuple[OpRef, Sequence[Expr]] | None:

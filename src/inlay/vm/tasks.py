@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import cast
 
-from inlay.base.graph import strong_components
+from inlay.base.graph import on_cycles
 from inlay.bytecode.builder import FunctionBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Kernel
@@ -80,17 +80,16 @@ def mark_tasks(codes: Sequence[Code], kernels: Sequence[Kernel]) -> None:
     for closures in [f for f in facts if isinstance(f, _Closures)]:
         facts[closures].calls.clear()  # what one of them does, the others need not
     ordered = _closure(facts, {f for f, known in facts.items() if known.ordered})
+    wanted, whole = wanted - ordered, whole - ordered
     for code in codes:
         for block in _blocks(code.body):
-            _mark(block, wanted - ordered, whole - ordered)
+            _mark(block, wanted, whole)
 
 
 def _whole(facts: Mapping[_Callee, _Facts]) -> set[_Callee]:
     """Return the functions that run kernels, themselves or through others, and do not call themselves."""
     runs = _closure(facts, {f for f, known in facts.items() if known.runs})
-    components = strong_components(facts, lambda f: facts[f].calls if f in facts else ())
-    repeated = {f for group in components if len(group) > 1 for f in group}
-    repeated |= {f for f, known in facts.items() if f in known.calls}
+    repeated = on_cycles(facts, lambda f: facts[f].calls if f in facts else ())
     return {f for f in runs - repeated if isinstance(f, FunctionBuilder)}
 
 
