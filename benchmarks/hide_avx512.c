@@ -6,7 +6,9 @@
  * Every engine asks the processor itself what it has (the instruction `cpuid`), or reads /proc/cpuinfo. Linux lets
  * a thread say that `cpuid` shall fault (arch_prctl, ARCH_SET_CPUID; "cpuid_fault" in /proc/cpuinfo says whether
  * the processor can). The handler executes it and clears bits of the answer; threads and what they start inherit
- * both. Who opens /proc/cpuinfo gets a copy without those words. Frequencies and caches stay those of the machine. */
+ * both. Where the processor cannot, `benchmarks/replace_cpuid.py` puts another instruction that faults in place of
+ * each `cpuid` of the engines' libraries. Who opens /proc/cpuinfo gets a copy without those words. Frequencies and
+ * caches stay those of the machine. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,6 +24,8 @@
 
 #define ARCH_SET_CPUID 0x1012
 #define BIT(n) (1u << (n))
+
+enum { CPUID = 0xa2, UD2 = 0x0b }; /* behind 0x0f; replace_cpuid.py writes the second in place of the first */
 
 static void let_cpuid(int run) { syscall(SYS_arch_prctl, ARCH_SET_CPUID, run); }
 
@@ -42,14 +46,15 @@ static void answer(int number, siginfo_t *info, void *context)
     greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
     const unsigned char *at = (const unsigned char *)r[REG_RIP];
     unsigned leaf = (unsigned)r[REG_RAX], part = (unsigned)r[REG_RCX], a = leaf, c = part, b, d;
+    unsigned char expected = number == SIGILL ? UD2 : CPUID;
     (void)info;
-    if (at[0] != 0x0f || at[1] != 0xa2) { /* a fault of the program: it ends as without this */
+    if (at[0] != 0x0f || at[1] != expected) { /* a fault of the program: it ends as without this */
         signal(number, SIG_DFL);
         return;
     }
-    let_cpuid(1);
+    if (number == SIGSEGV) let_cpuid(1);
     __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    let_cpuid(0);
+    if (number == SIGSEGV) let_cpuid(0);
     hide(leaf, part, &b, &c, &d, &a);
     r[REG_RAX] = a, r[REG_RBX] = b, r[REG_RCX] = c, r[REG_RDX] = d;
     r[REG_RIP] += 2;
@@ -127,6 +132,6 @@ __attribute__((constructor)) static void begin(void)
     struct sigaction action = {0};
     action.sa_sigaction = answer;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    sigaction(SIGSEGV, &action, NULL);
-    if (syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0)) perror("hide_avx512: cpuid does not fault here");
+    sigaction(SIGILL, &action, NULL);
+    if (!syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0)) sigaction(SIGSEGV, &action, NULL);
 }

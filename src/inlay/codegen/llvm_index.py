@@ -267,6 +267,10 @@ class IndexEmitter:
             self.vectors.add(result)
         return name(result)
 
+    def least(self, *args: Linear) -> Linear:
+        """Return the least of some values."""
+        return self._extreme([*args], "smin")
+
     def _extreme(self, args: list[Linear], function: str) -> Linear:
         numbers = [constant_of(a) for a in args]
         if all(n is not None for n in numbers):

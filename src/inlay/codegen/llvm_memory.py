@@ -26,7 +26,7 @@ from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of, number
 from inlay.codegen.llvm_ops import Operations
-from inlay.codegen.llvm_prefetch import Ahead, moved
+from inlay.codegen.llvm_prefetch import LINE, Ahead, moved
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer, flat_index
 from inlay.loop.scalar import Load
@@ -395,11 +395,11 @@ class Memory:
             row = constant_of(self.index.linear(buffer.shape[-1]))
             if row is None or at % row:
                 return
-            end = first + 64 * ahead.lines
+            end = first + LINE * ahead.lines
             steps = moved(ahead, self.index)
             offset = self.index.value(steps)
             pointer = self.builder.pure(f"getelementptr i8, ptr {pointer}, i64 {offset}", (pointer, offset))
-        for distance in range(first, end, 64):
+        for distance in range(first, end, LINE):
             text = f"getelementptr i8, ptr {pointer}, i64 {distance}"
             there = self.builder.pure(text, (pointer,), cheap=True)
             self.builder.line(f"call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 2, i32 1)")

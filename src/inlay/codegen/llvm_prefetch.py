@@ -5,10 +5,11 @@ many cache lines are for each row of the buffer, at a place that loops around mo
 
 * `k:-192`: so many bytes more for each iteration of `k`.
 * `row:192 steps:48 tiles:i*j`: the iterations of loops `i` and `j`, whose numbers are known when the code
-  runs, ask together for 192 bytes in each of their 48 steps. So a step of one tile asks for a share of
-  192 / (number of tiles) bytes, and a tile begins where the one before ended. `k:-192+1` is a share more for
-  each iteration of `k`.
-* `every:2`: of the steps that are written out in one turn of the loop, each second asks, for both.
+  runs, ask together for 48 rows of 192 bytes. A tile asks for its share, which is whole lines, from the first
+  step on and for `lines` in each: with `k:-192+1`, iterations of `k` count as one step each. No line is asked
+  for twice while it is on its way, which costs Zen 4 up to half of the time; the last one is, by all steps
+  that are left, when it is there. Tiles that are too few for all lines ask for the first ones of their shares.
+* `every:2`: of the steps that are written out in one turn of the loop, each second asks.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from inlay.arith.expr import maximum, to_int
+from inlay.arith.expr import ceildiv, maximum, to_int
 from inlay.codegen.llvm_index import IndexEmitter, Linear, add, multiply, number
 from inlay.loop.stmt import For
+
+LINE = 64
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +33,31 @@ class Ahead:
     Attributes:
         distance: bytes ahead of what is loaded.
         lines: cache lines for each row of the buffer; None for as many as are loaded.
-        begin: bytes more, which are known in front of the loop that has the note.
         loops: bytes more for each iteration of loops around, by their names. One that runs once may be gone.
         every: of so many steps of a turn, the first asks.
+        share: of one of several tiles whose number is known when the code runs.
     """
 
     distance: int
     lines: int | None
-    begin: Linear
-    loops: tuple[tuple[str, Linear], ...]
+    loops: tuple[tuple[str, int], ...]
     every: int
+    share: Share | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a panel that one tile asks for.
+
+    Attributes:
+        begin: of the part, in bytes; known in front of the loop that has the note.
+        last: where in it the last lines begin that one step asks for.
+        loops: bytes more for each iteration of loops over steps, up to the last ones.
+    """
+
+    begin: Linear
+    last: Linear
+    loops: tuple[tuple[str, int], ...]
 
 
 def aheads(s: For, index: IndexEmitter) -> dict[str, Ahead]:
@@ -50,8 +69,17 @@ def aheads(s: For, index: IndexEmitter) -> dict[str, Ahead]:
 
 def moved(ahead: Ahead, index: IndexEmitter) -> Linear:
     """Return how many bytes the loops around move what is asked for."""
-    known = ((index.env[index.around[loop].var], each) for loop, each in ahead.loops if loop in index.around)
-    return reduce(add, (multiply(value, each) for value, each in known), ahead.begin)
+    fixed = _sum(ahead.loops, index)
+    if ahead.share is None:
+        return fixed
+    inside = index.least(_sum(ahead.share.loops, index), ahead.share.last)
+    return add(fixed, add(ahead.share.begin, inside))
+
+
+def _sum(loops: Sequence[tuple[str, int]], index: IndexEmitter) -> Linear:
+    """Return what loops around add up to, each with so many bytes for each iteration."""
+    known = ((index.env[index.around[x].var], each) for x, each in loops if x in index.around)
+    return reduce(add, (multiply(value, number(each)) for value, each in known), number(0))
 
 
 def _ahead(item: str, index: IndexEmitter) -> tuple[str, Ahead]:
@@ -60,22 +88,23 @@ def _ahead(item: str, index: IndexEmitter) -> tuple[str, Ahead]:
     given = dict(word.split(":") for word in words)
     lines, row, steps, tiles = (given.pop(key, None) for key in ("lines", "row", "steps", "tiles"))
     every = int(given.pop("every", 1))
-    share, begin = number(0), number(0)
-    if row is not None and steps is not None and tiles is not None:
-        share, tile = _share(int(row), tiles.split("*"), index)
-        begin = multiply(tile, multiply(share, number(int(steps))))
-    loops: list[tuple[str, Linear]] = []
-    for loop, each in given.items():
-        size, _, shares = each.partition("+")
-        loops.append((loop, add(number(int(size)), multiply(share, number(int(shares or 0))))))
-    return buffer, Ahead(int(distance), None if lines is None else int(lines), begin, tuple(loops), every)
+    by_loop = {loop: each.partition("+") for loop, each in given.items()}
+    share = None
+    if lines is not None and row is not None and steps is not None and tiles is not None:
+        at_once = LINE * int(lines)
+        size, tile = _share(int(row) * int(steps), tiles.split("*"), index)
+        counts = [(loop, int(count or 0) * at_once // every) for loop, (_, _, count) in by_loop.items()]
+        share = Share(multiply(tile, size), add(size, number(-at_once)), tuple(counts))
+    loops = tuple((loop, int(size)) for loop, (size, _, _) in by_loop.items())
+    return buffer, Ahead(int(distance), None if lines is None else int(lines), loops, every, share)
 
 
-def _share(row: int, tiles: Sequence[str], index: IndexEmitter) -> tuple[Linear, Linear]:
-    """Return how many bytes of a row a tile asks for, and which tile this is."""
+def _share(panel: int, tiles: Sequence[str], index: IndexEmitter) -> tuple[Linear, Linear]:
+    """Return how many bytes of a panel a tile asks for, and which tile this is."""
     tile, count = number(0), to_int(1)
     for loop in (index.around[x] for x in tiles if x in index.around):
         tile = add(multiply(tile, index.linear(loop.extent)), index.env[loop.var])
         count *= loop.extent
     # It may be computed in front of loops that do not run.
-    return index.linear(to_int(row) // maximum(count, 1)), tile
+    lines = ceildiv(to_int(panel), maximum(count, 1) * LINE)
+    return multiply(index.linear(lines), number(LINE)), tile

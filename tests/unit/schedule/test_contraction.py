@@ -127,8 +127,9 @@ def test_the_reduction_is_the_only_serial_loop_in_a_tile() -> None:
 def test_known_rows_get_two_sizes_of_tiles_and_symbols_a_cascade() -> None:
     assert tile_options(baseline("x86_64", "v4"), F32, 32, 56)[0] == (8,)
     assert tile_options(baseline("x86_64", "v4"), F32, 64, 15)[0] == (5,)
-    assert tile_options(baseline("x86_64", "v3"), F32, 16, None)[0] == (6, 3, 2, 1)
-    assert tile_options(baseline("x86_64", "v4"), F32, 32, None)[0] == (8, 3, 2, 1)
+    assert tile_options(baseline("x86_64", "v3"), F32, 16, None)[0] == (6, 4, 3, 2, 1)
+    assert tile_options(baseline("x86_64", "v3"), F32, 16, None)[2] == (4, 3, 2, 1)
+    assert tile_options(baseline("x86_64", "v4"), F32, 32, None)[0] == (8, 4, 3, 2, 1)
 
 
 def convolution(

@@ -10,8 +10,9 @@ reduction asks for a part of the next panel, such that all tiles together ask fo
 That is a note on the loop over `k`, and a hint: there need be no next panel. A prefetch takes most of a
 cycle, so of steps that are written out together only as many ask as lines there are to ask for.
 
-Where `n` is known when the kernel runs, so are the bytes that a step asks for: there is code for few tiles,
-of which each step asks, and for many. Tiles of other sizes, which are few, ask for none.
+Where `n` is known when the kernel runs, so is the part of the panel that a tile asks for: a line in each of
+its first steps, in code for few tiles, or in one of those written out together, in code for many. Tiles of
+other sizes, which are few, ask for none.
 """
 
 from __future__ import annotations
