@@ -41,6 +41,8 @@ class Mover:
         self.writing = writing
         self.extras: dict[tuple[int, int], Expr] = {}
         self._lets: dict[int, list[Statement]] = {}
+        self._front: dict[int, int] = {}
+        """Where, among the statements of a block, copies for the present one begin."""
         self._known: dict[ValuePath, Bound] = {}
         self._made: dict[int, Var] = {}
         self._count = 0
@@ -206,7 +208,19 @@ class Mover:
         for var, value, _ in reversed(self.close(inner)):
             body = make_let(var, value, body, span=span)
         made = Function(params, body, t, span, self.writer.place(want.result))
-        return self.bind(made, None, block, "f").expr  # the literal says where
+        new = self.bind(made, None, block, "f").expr  # the literal says where
+        self._before_copies(block, bound.expr)
+        return new
+
+    def _before_copies(self, block: OpenBlock, used: Expr) -> None:
+        """Move the last statement before the copies for the present one, if what it uses is there.
+
+        Planned again, it is a statement of its own, and copies for a statement stand right before it.
+        """
+        lets, front = self._lets[block.number], self._front.get(block.number, 0)
+        if self.writing and all(var is not used for var, _, _ in lets[front:]):
+            lets.insert(front, lets.pop())
+            self._front[block.number] = front + 1
 
     def use(self, bound: Bound, want: int, block: OpenBlock, span: Span) -> Expr:
         """Return a tensor where it is wanted: itself, a copy of it, or the parameter that brings it.
@@ -279,6 +293,7 @@ class Mover:
             if whole is not None and _is_visible(whole.block, block):
                 for i in range(len(whole.home.parts) if isinstance(whole.home, Parts) else 0):
                     self.project(whole, i, block, None, whole.expr)
+        self._front[block.number] = len(self._lets[block.number])
         for copy in self.plan.at(block, block.here):
             self._made[id(copy)] = self._write(copy, block)
 
