@@ -1,12 +1,12 @@
 """Replace `cpuid` in the libraries of a folder, where the processor cannot let it fault (AMD).
 
     python -m venv ENV && ENV/bin/pip install '.[peers]'
-    python benchmarks/replace_cpuid.py ENV/lib/python3*/site-packages/{inlay,llvmlite,numpy,onnxruntime,openvino}
+    python benchmarks/replace_cpuid.py ENV/lib/python3*/site-packages/{inlay,llvmlite,numpy,...}
     LD_PRELOAD=$PWD/hide_avx512.so ENV/bin/python benchmarks/networks.py ...
 
-Each `cpuid` (0F A2) becomes `ud2` (0F 0B), which `hide_avx512.c` answers: without it such a library ends with
-SIGILL. `objdump` says where instructions begin, since the same two bytes occur inside others. Use an environment
-for nothing else afterwards.
+Each `cpuid` (0F A2) becomes `ud2` (0F 0B), which `hide_avx512.c` answers: without it such a library ends
+with SIGILL. `objdump` says where instructions begin, since the same two bytes occur inside others. Use such
+an environment for nothing else.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def replace(library: Path) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     for folder in parser.parse_args().folders:
         for library in sorted(folder.rglob("*.so*")):

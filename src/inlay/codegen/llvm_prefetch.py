@@ -7,8 +7,8 @@ many cache lines are for each row of the buffer, at a place that loops around mo
 * `row:192 steps:48 tiles:i*j`: the iterations of loops `i` and `j`, whose numbers are known when the code
   runs, ask together for 48 rows of 192 bytes. A tile asks for its share, which is whole lines, from the first
   step on and for `lines` in each: with `k:-192+1`, iterations of `k` count as one step each. No line is asked
-  for twice while it is on its way, which costs Zen 4 up to half of the time; the last one is, by all steps
-  that are left, when it is there. Tiles that are too few for all lines ask for the first ones of their shares.
+  for twice while it is on its way, which takes Zen 4 up to half as long again; the last one is, by all steps
+  that are left, when it is there. Tiles that are too few for all lines ask for the first of their shares.
 * `every:2`: of the steps that are written out in one turn of the loop, each second asks.
 """
 

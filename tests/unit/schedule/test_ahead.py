@@ -84,7 +84,9 @@ def asked_by(note: str, tiles: int) -> list[int]:
     given = dict(word.split(":") for word in note.split() if ":" in word)
     row, steps, every = int(given["row"]), int(given["steps"]), int(given.get("every", 1))
     share = -(-row * steps // (64 * tiles))
-    return [tile * share + min(k // every, share - 1) for tile in range(tiles) for k in range(0, steps, every)]
+    return [
+        tile * share + min(k // every, share - 1) for tile in range(tiles) for k in range(0, steps, every)
+    ]
 
 
 def test_rows_that_are_not_known():

@@ -55,10 +55,10 @@ written from left to right (Zen 3, ms: 1,024 x 1 x 1,024 0.23 -> 0.08, 1,024 x 4
 FEWEST_WRITTEN, MOST_WRITTEN = 4, 16
 """Rows of such a tile: 1,024 x 1 x 1,024 takes 0.075, 0.083, 0.15 and 0.16 ms with 4, 8, 16 and 32."""
 REST = (4, 3, 2, 1)
-"""Rows of the tiles behind the last full one, where nobody knows how many rows are left. Each tile reads the
-panel anew: without tiles of 4, MiniLM with 4 and 20 words takes 1.45 and 1.05 times as long on Zen 4 (with AVX2
-1.75 and, for 16 words, 1.17), and one with 1 row as long as with 2. Tiles of 5 and 6 rows would save as much for
-those, but compiling would take half as long again.
+"""Rows of the tiles behind the last full one, where nobody knows how many rows are left. Each tile reads
+the panel anew: without tiles of 4, MiniLM with 4 and 20 words takes 1.45 and 1.05 times as long on Zen 4
+(with AVX2 1.75 and, for 16 words, 1.17). Tiles of 5 and 6 rows would save as much for 5 and 6 words, but
+compiling would take half as long again.
 """
 MOST_OPTIONS = 4
 """Shapes of tiles that are worth measuring, by their estimated costs."""
