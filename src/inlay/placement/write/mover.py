@@ -213,7 +213,7 @@ class Mover:
         return new
 
     def _before_copies(self, block: OpenBlock, used: Expr) -> None:
-        """Move the last statement before the copies for the present one, if what it uses is there.
+        """Move the last statement before the copies for the present one, unless what it uses is behind them.
 
         Planned again, it is a statement of its own, and copies for a statement stand right before it.
         """
