@@ -32,7 +32,7 @@ from inlay.codegen.c_text import (
     number,
     working,
 )
-from inlay.loop.scalar import COMPARISONS, BinaryOp, IntrinsicOp, UnaryOp
+from inlay.loop.scalar import COMPARISONS, EXP_RAISED, BinaryOp, IntrinsicOp, UnaryOp
 
 _FUNCTIONS = {
     UnaryOp.SQRT: "sqrt",
@@ -199,6 +199,9 @@ class Operations:
                 return cast("bool", call("isinf", *args))
             case IntrinsicOp.EXP_NONPOSITIVE:
                 return self.intrinsic(IntrinsicOp.EXP, args, source, to)
+            case IntrinsicOp.EXP_RAISED:
+                power = self.intrinsic(IntrinsicOp.EXP, args, source, to)
+                return self.binary(BinaryOp.MUL, power, number(EXP_RAISED, to), to)
             case IntrinsicOp.SIGMOID | IntrinsicOp.RSQRT:
                 return self.rounded(call(self._helpers.use(op.value, to), *args), to)
             case _:

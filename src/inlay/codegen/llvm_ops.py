@@ -45,6 +45,7 @@ class Operations:
         has_fma: whether the machine multiplies and adds with one rounding.
         has_even_products: whether the machine multiplies even lanes of 32 bits to lanes of 64.
         has_scalef: whether the machine multiplies by powers of two in one instruction.
+        has_fractions: whether the machine takes what is behind the point of numbers in one instruction.
         dots: the dot-product instructions of the machine.
         helpers: names of helper functions that are called.
         declared: declarations of intrinsics whose types some versions of LLVM have otherwise.
@@ -56,6 +57,7 @@ class Operations:
         self.has_fma = target.has_fma
         self.has_even_products = target.arch == "x86_64"
         self.has_scalef = "avx512f" in target.features
+        self.has_fractions = "avx512dq" in target.features
         self.dots = instructions(target.arch, target.features)
         self.helpers: set[str] = set()
         self.declared: set[str] = set()
@@ -223,24 +225,6 @@ class Operations:
             x, y, z = (self.cast(v, F64) for v in (a, b, c))
             return self.cast(self.add(self.mul(x, y), z), dtype)
         return self.rounded(self.call("fma", a.dtype, a, b, c))
-
-    def can_scale(self, dtype: DType, lanes: int) -> bool:
-        """Whether an instruction multiplies values by powers of two."""
-        return self.has_scalef and dtype is F32 and lanes >= 16 and lanes.bit_count() == 1
-
-    def scaled(self, x: Value, n: Value) -> Value:
-        """Return x times 2 to the integer n, both f32, by an instruction (`can_scale`)."""
-        size = 16
-        name, part = "llvm.x86.avx512.mask.scalef.ps.512", f"<{size} x float>"
-        self.declared.add(f"declare {part} @{name}({part}, {part}, {part}, i16, i32)")
-        parts: list[Value] = []
-        for at in range(0, x.lanes, size):
-            a, b = (self.part(v, at, size) for v in (x, n))
-            text = f"call {part} @{name}({part} {a.text}, {part} {b.text}, {part} {a.text}, i16 -1, i32 4)"
-            parts.append(self.pure(text, F32, size, a, b))
-        while len(parts) > 1:
-            parts = [self.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        return parts[0]
 
     def part(self, x: Value, at: int, count: int) -> Value:
         """Return some neighboring lanes of a vector."""

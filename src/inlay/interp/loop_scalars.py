@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from inlay.arith.dtype import DType, Kind
-from inlay.loop.scalar import BinaryOp, IntrinsicOp, UnaryOp
+from inlay.loop.scalar import EXP_RAISED, BinaryOp, IntrinsicOp, UnaryOp
 
 
 def wrap(value: int, dtype: DType) -> int:
@@ -150,6 +150,7 @@ def _power(a: Any, b: Any) -> Any:
 _IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
     IntrinsicOp.EXP: np.exp,
     IntrinsicOp.EXP_NONPOSITIVE: np.exp,
+    IntrinsicOp.EXP_RAISED: lambda x: np.exp(x) * EXP_RAISED,
     IntrinsicOp.LOG: np.log,
     IntrinsicOp.SIN: np.sin,
     IntrinsicOp.COS: np.cos,

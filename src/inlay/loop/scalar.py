@@ -81,6 +81,7 @@ class IntrinsicOp(StrEnum):
     FMA = "fma"
     EXP = "exp"
     EXP_NONPOSITIVE = "exp_nonpositive"  # `exp` of what is at most 0, or no number; undefined for others
+    EXP_RAISED = "exp_raised"  # 2^32 times that, for terms that are divided by their sum
     LOG = "log"
     SIN = "sin"
     COS = "cos"
@@ -102,6 +103,10 @@ class IntrinsicOp(StrEnum):
     IS_INF = "is_inf"
     BITCAST = "bitcast"
     MUL_HIGH = "mul_high"
+
+
+EXP_RAISED = 2.0**32
+"""The factor of `IntrinsicOp.EXP_RAISED`: with it, the least result in f32 is no subnormal number."""
 
 
 class ReduceOp(StrEnum):

@@ -72,11 +72,6 @@ class LpNormAttrs:
     p: int = 2
 
 
-def _exp(v: te.ScalarValue) -> te.ScalarValue:
-    """Return the exponential of what is below a maximum."""
-    return te.intrinsic(IntrinsicOp.EXP_NONPOSITIVE, v)
-
-
 def _one(i: Sequence[Int], axes: Sequence[int]) -> tuple[Int, ...]:
     """Return the index into a tensor whose `axes` were reduced to 1."""
     return tuple(lit(0) if d in axes else v for d, v in enumerate(i))
@@ -103,12 +98,16 @@ def _log_softmax_reference(a: AxisAttrs, x: Array) -> Array:
     return (shifted - np.log(np.exp(shifted).sum(a.axis, keepdims=True))).astype(x.dtype)
 
 
-def _exp_stages(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+def _exp_stages(x: te.Tensor, axis: int, function: IntrinsicOp) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     """Return the maximum, the exponentials of what is below it, and their sum."""
     wide = widened(x.dtype)
     # A NaN in a row is one in its exponentials, whatever is subtracted.
     top = reduce(x, (axis,), ReduceOp.MAX_NUMBER, lambda v: v.cast(wide), keepdims=True, name="top")
-    e = te.compute(x.shape, lambda *i: _exp(x[i].cast(wide) - top[_one(i, (axis,))]), name="exponentials")
+
+    def below(*i: Int) -> te.ScalarValue:
+        return te.intrinsic(function, x[i].cast(wide) - top[_one(i, (axis,))])
+
+    e = te.compute(x.shape, below, name="exponentials")
     total = reduce(e, (axis,), ReduceOp.SUM, keepdims=True, name="exp_sum")
     return top, e, total
 
@@ -116,7 +115,7 @@ def _exp_stages(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tenso
 def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axis = a.axis % x.ndim
-    _, e, total = _exp_stages(x, axis)
+    _, e, total = _exp_stages(x, axis, IntrinsicOp.EXP_RAISED)
     # One division for each row: multiplying is several times as fast, and rounds once more.
     share = then(total, lambda v: te.const(1, v.dtype) / v, "exp_share")
 
@@ -129,7 +128,7 @@ def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tensor
 def _log_softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axis, wide = a.axis % x.ndim, widened(x.dtype)
-    top, _, total = _exp_stages(x, axis)
+    top, _, total = _exp_stages(x, axis, IntrinsicOp.EXP_NONPOSITIVE)
     log = then(total, lambda v: te.intrinsic(IntrinsicOp.LOG, v), "log_sum")
 
     def body(*i: Int) -> te.ScalarValue:

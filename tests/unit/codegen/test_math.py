@@ -149,6 +149,33 @@ def test_exp_of_what_is_at_most_zero(kind: str, lanes: int) -> None:
     assert (y[known] >= 0).all()
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("lanes", [1, 8, 16, 32])
+def test_raised_exp_of_what_is_at_most_zero(kind: str, lanes: int) -> None:
+    size = 110.0 if kind == "f32" else 750.0
+    line = np.concatenate([np.linspace(-size, 0.0, 8192), -np.geomspace(1e-40, 1.0, 4088)])
+    far = [-0.0, -math.inf, math.nan, -1e30, -np.finfo(np.float32).max, -size, -size / 2, 0.0]
+    x = np.concatenate([far, line]).astype(kind.replace("f", "float"))
+    [y] = run_native(parsed(program("exp_raised", kind, lanes)), [x], {"n": len(x)})
+    exact = np.exp(x.astype(np.longdouble)) * 2**32
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+    np.testing.assert_array_equal(y[x == 0], 2**32)
+    assert (y[x == -math.inf] <= np.exp2(-118.0)).all()
+    known = (x > (-104.0 if kind == "f32" else -700.0)) & (x <= 0)
+    allowed = 3 - 1.25 * x[known] if kind == "f32" else 1.5
+    assert (ulps(y[known], exact[known]) <= allowed).all()
+
+
+def test_raised_exp_is_the_same_with_any_number_of_lanes() -> None:
+    x = np.concatenate([np.linspace(-104.0, 0.0, 9216), -np.geomspace(1e-40, 1.0, 1024)]).astype(np.float32)
+    results = [
+        run_native(parsed(program("exp_raised", "f32", lanes)), [x], {"n": len(x)})
+        for lanes in (1, 8, 16, 32)
+    ]
+    for y in results[1:]:
+        np.testing.assert_array_equal(y, results[0])
+
+
 @pytest.mark.parametrize("lanes", [1, 8, 16, 32])
 def test_exp_far_from_zero(lanes: int) -> None:
     """Far beyond what is in range, where less is left of an argument than the logarithm of two."""

@@ -1,0 +1,1 @@
+"""Elementary functions by format, written as vector code by `llvm_math`."""
