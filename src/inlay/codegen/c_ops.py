@@ -197,8 +197,6 @@ class Operations:
                 return cast("bool", call("isnan", *args))
             case IntrinsicOp.IS_INF:
                 return cast("bool", call("isinf", *args))
-            case IntrinsicOp.EXP_NONPOSITIVE:
-                return self.intrinsic(IntrinsicOp.EXP, args, source, to)
             case IntrinsicOp.EXP_RAISED:
                 power = self.intrinsic(IntrinsicOp.EXP, args, source, to)
                 return self.binary(BinaryOp.MUL, power, number(EXP_RAISED, to), to)

@@ -50,7 +50,6 @@ class Math:
             return self._in_f64(args, lambda a: F64Math(self.ops, a[0].lanes).rsqrt(a[0]))
         native = {
             IntrinsicOp.EXP: F32Math.exp,
-            IntrinsicOp.EXP_NONPOSITIVE: F32Math.exp_nonpositive,
             IntrinsicOp.EXP_RAISED: F32Math.exp_raised,
             IntrinsicOp.LOG: F32Math.log,
             IntrinsicOp.TANH: F32Math.tanh,

@@ -149,7 +149,6 @@ def _power(a: Any, b: Any) -> Any:
 
 _IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
     IntrinsicOp.EXP: np.exp,
-    IntrinsicOp.EXP_NONPOSITIVE: np.exp,
     IntrinsicOp.EXP_RAISED: lambda x: np.exp(x) * EXP_RAISED,
     IntrinsicOp.LOG: np.log,
     IntrinsicOp.SIN: np.sin,

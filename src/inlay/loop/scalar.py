@@ -80,8 +80,7 @@ class IntrinsicOp(StrEnum):
 
     FMA = "fma"
     EXP = "exp"
-    EXP_NONPOSITIVE = "exp_nonpositive"  # `exp` of what is at most 0, or no number; undefined for others
-    EXP_RAISED = "exp_raised"  # 2^32 times that, for terms that are divided by their sum
+    EXP_RAISED = "exp_raised"  # 2^32 exp(x) of what is at most 0, or no number; undefined for others
     LOG = "log"
     SIN = "sin"
     COS = "cos"

@@ -17,7 +17,7 @@ from inlay.arith.expr import Int, floordiv, lit, mod, product
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
-from inlay.loop.scalar import IntrinsicOp, ReduceOp, UnaryOp
+from inlay.loop.scalar import EXP_RAISED, IntrinsicOp, ReduceOp, UnaryOp
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, wide_element, widen, widened
 from inlay.ops._define import Cost, FusionPattern, OpDef, Sample, define
@@ -98,16 +98,16 @@ def _log_softmax_reference(a: AxisAttrs, x: Array) -> Array:
     return (shifted - np.log(np.exp(shifted).sum(a.axis, keepdims=True))).astype(x.dtype)
 
 
-def _exp_stages(x: te.Tensor, axis: int, function: IntrinsicOp) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """Return the maximum, the exponentials of what is below it, and their sum."""
+def _exp_stages(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """Return the maximum, `EXP_RAISED` times the exponentials of what is below it, and their sum."""
     wide = widened(x.dtype)
     # A NaN in a row is one in its exponentials, whatever is subtracted.
     top = reduce(x, (axis,), ReduceOp.MAX_NUMBER, lambda v: v.cast(wide), keepdims=True, name="top")
 
-    def below(*i: Int) -> te.ScalarValue:
-        return te.intrinsic(function, x[i].cast(wide) - top[_one(i, (axis,))])
+    def body(*i: Int) -> te.ScalarValue:
+        return te.intrinsic(IntrinsicOp.EXP_RAISED, x[i].cast(wide) - top[_one(i, (axis,))])
 
-    e = te.compute(x.shape, below, name="exponentials")
+    e = te.compute(x.shape, body, name="exponentials")
     total = reduce(e, (axis,), ReduceOp.SUM, keepdims=True, name="exp_sum")
     return top, e, total
 
@@ -115,7 +115,7 @@ def _exp_stages(x: te.Tensor, axis: int, function: IntrinsicOp) -> tuple[te.Tens
 def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axis = a.axis % x.ndim
-    _, e, total = _exp_stages(x, axis, IntrinsicOp.EXP_RAISED)
+    _, e, total = _exp_stages(x, axis)
     # One division for each row: multiplying is several times as fast, and rounds once more.
     share = then(total, lambda v: te.const(1, v.dtype) / v, "exp_share")
 
@@ -128,8 +128,8 @@ def _softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: Tensor
 def _log_softmax_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
     axis, wide = a.axis % x.ndim, widened(x.dtype)
-    top, _, total = _exp_stages(x, axis, IntrinsicOp.EXP_NONPOSITIVE)
-    log = then(total, lambda v: te.intrinsic(IntrinsicOp.LOG, v), "log_sum")
+    top, _, total = _exp_stages(x, axis)
+    log = then(total, lambda v: te.intrinsic(IntrinsicOp.LOG, v * (1 / EXP_RAISED)), "log_sum")
 
     def body(*i: Int) -> te.ScalarValue:
         one = _one(i, (axis,))

@@ -29,7 +29,7 @@ _ERF_BELOW = (1.0, 0.49604472517967224, 0.11034250259399414, 0.01394567172974348
 
 _LOG2E = 1.4426950408889634
 _HELD = 1.5 * 2.0**23  # added to a small integer, it puts it in the low bits of an f32
-_BIAS, _RAISED = 127.0, 64.0  # of exponents; what makes those of subnormal results normal
+_BIAS = 127.0  # of exponents
 _LN2_HIGH, _LN2_LOW = 0.693359375, -0.00021219444170128554
 
 
@@ -55,31 +55,40 @@ class F32Math(Arithmetic):
         rest = self.ops.binary(BinaryOp.SUB, self.ops.bitcast(held, I32), half)
         return self.mul(self.mul(p, self._power(half)), self._power(rest))
 
-    def exp_nonpositive(self, x: Value) -> Value:
-        """Return the exponential of what is at most 0; its exponent can be raised, so that one is enough."""
-        if self._scales():
-            return self.exp(x)
-        x = self.ops.extreme(BinaryOp.MAX, self.number(-105.0), x)
-        held, _, r = self._reduce(x, _BIAS + _RAISED)
-        p = self.polynomial(r, (1.0, 1.0, *_EXP))
-        return self.mul(self.mul(p, self._power(self.ops.bitcast(held, I32))), 2.0**-_RAISED)
+    # Where an error of |x| 2^-23 of the result is no matter, one step of reduction is enough, to powers of 2:
+    #
+    # * exponentials of differences that are divided by their sum (`exp_raised`): what rounding the difference
+    #   did is of that size too;
+    # * sigmoid: of 1 it is at most 2^-25.
+    #
+    # A factor that is a power of 2 as well costs nothing, and keeps results from being subnormal or infinite.
 
     def exp_raised(self, x: Value) -> Value:
-        """Return 2^32 times the exponential of what is at most 0, with a relative error of (2 + |x|) 2^-23.
-
-        What rounding `x` itself did, which is a difference, is of that size too. So one step of reduction is
-        enough, by powers of 2; the exponent is raised, so that no result is subnormal.
-        """
+        """Return `EXP_RAISED` times the exponential of what is at most 0."""
         if self.ops.has_fractions:
-            # No lower limit: the fraction of minus infinity is 0, and 2 to that power is 0.
-            t = self.mul(x, _LOG2E)
-            p = self.polynomial(avx512.fraction(self.ops, t), [c * EXP_RAISED for c in _EXP2_ABOVE])
-            return avx512.scaled(self.ops, p, t)
+            return self._exp2(self.mul(x, _LOG2E), EXP_RAISED)
         x = self.ops.extreme(BinaryOp.MAX, self.number(-105.0), x)
-        bias = _BIAS + math.log2(EXP_RAISED)
-        held = self.fma(x, _LOG2E, _HELD + bias)
-        r = self.fma(x, _LOG2E, self.sub(_HELD + bias, held))
-        return self.mul(self.polynomial(r, _EXP2_NEAR), self._power(self.ops.bitcast(held, I32)))
+        return self.mul(*self._exp2_parts(x, _LOG2E, EXP_RAISED))
+
+    def sigmoid(self, x: Value) -> Value:
+        factor = 2.0**-32
+        if self.ops.has_fractions:
+            below = self.add(self._exp2(self.mul(x, -_LOG2E), factor), factor)
+        else:
+            below = self.fma(*self._exp2_parts(self.clamp(x, -105.0, 30.0), -_LOG2E, factor), factor)
+        return self.div(factor, below)
+
+    def _exp2(self, t: Value, factor: float) -> Value:
+        """Return a factor times 2^t for any t (`Operations.has_fractions`): the fraction of infinity is 0."""
+        p = self.polynomial(avx512.fraction(self.ops, t), [c * factor for c in _EXP2_ABOVE])
+        return avx512.scaled(self.ops, p, t)
+
+    def _exp2_parts(self, x: Value, times: float, factor: float) -> tuple[Value, Value]:
+        """Return two whose product is a factor, a power of 2, times 2^(x * times)."""
+        held_zero = _HELD + _BIAS + math.log2(factor)
+        held = self.fma(x, times, held_zero)
+        r = self.fma(x, times, self.sub(held_zero, held))
+        return self.polynomial(r, _EXP2_NEAR), self._power(self.ops.bitcast(held, I32))
 
     def _reduce(self, x: Value, bias: float = 0.0) -> tuple[Value, Value, Value]:
         """Return a float that holds n + bias in its low bits, n, and r with exp(x) = 2^n * exp(r)."""
@@ -106,11 +115,6 @@ class F32Math(Arithmetic):
         p = self.mul(self.mul(square, f), self.polynomial(f, _LOG))
         tail = self.fma(e, _LN2_LOW, self.fma(square, -0.5, p))
         return self.log_special(x, self.fma(e, _LN2_HIGH, self.add(f, tail)))
-
-    def sigmoid(self, x: Value) -> Value:
-        e = self.exp_nonpositive(self.neg(self.abs(x)))
-        top = self.select(self.less(x, 0.0), e, 1.0)
-        return self.div(top, self.add(e, 1.0))
 
     def tanh(self, x: Value) -> Value:
         t = self._expm1(self.clamp(self.mul(self.abs(x), -2.0), -40.0, 0.0))

@@ -59,7 +59,6 @@ class F64Math(Arithmetic):
             return self.pow(args[0], args[1])
         functions = {
             IntrinsicOp.EXP: self.exp,
-            IntrinsicOp.EXP_NONPOSITIVE: self.exp,
             IntrinsicOp.EXP_RAISED: self.exp_raised,
             IntrinsicOp.LOG: self.log,
             IntrinsicOp.SIN: self.sin,
