@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -52,6 +53,7 @@ class Clocked(Protocol):
         ...
 
 
+_DTYPE = attrgetter("dtype")
 _BF16, _STRING = DTYPE_CODES["bf16"], DTYPE_CODES["string"]
 HAND_OFF_NS = 10_000
 """Kernels predicted to be shorter stay on the calling thread: waking another costs as much."""
@@ -173,8 +175,10 @@ class NativeEngine:
             RunError: `run.*`, or `input.mismatch` where an input does not fit.
             ValueError, BufferError, TypeError: an array has no row-major memory to offer.
         """
-        codes = bytes(map(_code, inputs.tensors))
-        tensors = map(bits_of, inputs.tensors) if any(codes) else inputs.tensors
+        tensors: Iterable[np.ndarray] = inputs.tensors
+        codes = _codes(inputs.tensors)
+        if any(codes):
+            tensors = map(bits_of, tensors)
         counts = np.array(inputs.counts, np.int64).tobytes()
         try:
             results, lengths = self._executable.call_structured(entry, counts, codes, *tensors)
@@ -239,8 +243,15 @@ def bits_of(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == dtypes.BF16.numpy else array
 
 
+def _codes(arrays: Sequence[np.ndarray]) -> bytes:
+    """Return for each array the code of an element type that the buffer protocol does not know, else 0."""
+    # Lists are long, and mostly all of one type: a set is made without a line of Python for each element.
+    if set(map(type, arrays)) <= {np.ndarray} and dtypes.BF16.numpy not in set(map(_DTYPE, arrays)):
+        return bytes(len(arrays))
+    return bytes(map(_code, arrays))
+
+
 def _code(array: np.ndarray) -> int:
-    """Return the code of an element type that the buffer protocol does not know, else any other."""
     if isinstance(array, Handles):
         return _STRING
     return _BF16 if array.dtype == dtypes.BF16.numpy else 0

@@ -84,7 +84,8 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
         flat.counts.append(len(items))
         inner = part.element.spec
         if isinstance(inner, TensorSpec):  # most often
-            flat.tensors.extend(map(_array, items))
+            plain = set(map(type, items)) <= {np.ndarray}
+            flat.tensors.extend(cast("Sequence[np.ndarray]", items) if plain else map(_array, items))
         else:
             for item in items:
                 _flatten([inner], [item], flat)
