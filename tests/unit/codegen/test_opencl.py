@@ -88,7 +88,7 @@ class Loaded:
         return tuple(outputs)
 
 
-@every(24)
+@every(60)
 def test_operations_on_every_format(device, tried) -> None:
     samples = SAMPLES[tried]
     functions = [parsed(s.text) for s in samples]
@@ -114,7 +114,7 @@ def test_programs(device) -> None:
 
 
 @pytest.mark.parametrize("rules", [ITEM_RULES, FEW_ITEM_RULES], ids=["items", "few"])
-@every(40)
+@every(100)
 def test_operators(device, tried, rules) -> None:
     found = [(d, s) for d in table() if d.compute or d.loops for s in chosen(d)]
     cases = []
