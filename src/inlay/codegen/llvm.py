@@ -46,7 +46,15 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction, Stage
 from inlay.loop.scalar import BinaryOp, Load
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
-from inlay.loop.walk import child_stmts, own_scalars, scalars_below, stmts_below, stores_of, written_out
+from inlay.loop.walk import (
+    child_stmts,
+    loads_anew,
+    own_scalars,
+    scalars_below,
+    stmts_below,
+    stores_of,
+    written_out,
+)
 from inlay.machine.target import Target
 
 _UNROLLED = -1
@@ -264,6 +272,8 @@ class FunctionEmitter:
                     where=f"codegen.llvm: {self.function.name}",
                 )
             for i in range(count):
+                if i and loads_anew(s):
+                    self.builder.forget_loads()
                 self.index.env[s.var] = add(lo, number(i))
                 self.statement(s.body)
             return

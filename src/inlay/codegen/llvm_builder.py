@@ -58,6 +58,7 @@ class Builder:
         self.regions: list[Region] = [Region("entry")]
         self._depth: dict[str, int] = {}
         self._count = 0
+        self._forgotten = 0
 
     # ------------------------------------------------------------------ names and places
 
@@ -133,13 +134,18 @@ class Builder:
 
     def load(self, text: str, version: int) -> str:
         """Return the value of a load; `version` changes whenever the memory may have."""
-        key = f"{text};{version}"
+        key = f"{text};{version};{self._forgotten}"
         for region in reversed(self.regions):
             found = region.memo.get(key)
             if found is not None:
                 return found
         found = self.regions[-1].memo[key] = self.define(text)
         return found
+
+    def forget_loads(self) -> None:
+        """Let loads from here on be made anew; LLVM does not join them with those before, either."""
+        self._forgotten += 1
+        self.line('call void asm sideeffect "", "~{memory}"()')
 
     @property
     def position(self) -> int:

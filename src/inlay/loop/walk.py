@@ -432,3 +432,8 @@ def written_out(s: For) -> tuple[int, bool]:
     """
     count, *words = next((value for key, value in s.note if key == "steps"), "1").split()
     return int(count), words == ["mixed"]
+
+
+def loads_anew(s: For) -> bool:
+    """Read the note `loads = "anew"` of a loop that is written out: steps share nothing that they load."""
+    return ("loads", "anew") in s.note

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -90,6 +92,32 @@ lowered func sums(x: f32[n]) -> (y: f32[3], z: f32[n]) over (n) {
 @pytest.mark.parametrize("n", [0, 1, 4, 7])
 def test_several_steps_in_a_turn(n: int) -> None:
     check(SEVERAL_STEPS, [floats(n)], {"n": n}, rtol=1e-6)
+
+
+TAPS = """\
+lowered func f(x: f32[n + 2]) -> (y: f32[n]) over (n) {
+  for i in 0..n {
+    alloc a: f32[1] @register
+    a[0] = 0.0:f32
+    for k in 0..3 unroll (loads="anew") {
+      for c in 0..1 unroll { a[0] = a[0] + (x[i + k] * x[i + 1]) }
+    }
+    y[i] = a[0]
+  }
+}
+"""
+
+
+def test_taps_share_no_loads_where_a_note_says_so() -> None:
+    check(TAPS, [floats(12)], {"n": 10})
+    together = TAPS.replace(' (loads="anew")', "")
+    check(together, [floats(12)], {"n": 10})
+    target = baseline("x86_64", "v3")
+    texts = [
+        assembly(emit_module(parsed(text), target).text, target, optimize=False) for text in (TAPS, together)
+    ]
+    anew, shared = (len(re.findall(r"ss\t[^\n]*\(%r", text)) for text in texts)
+    assert anew > shared
 
 
 PHASES = """\

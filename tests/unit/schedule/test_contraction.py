@@ -245,6 +245,16 @@ def test_grouped_convolution(image: tuple, groups: int, channels: int, stride: i
     assert " @register" in print_function(lowered)
 
 
+@pytest.mark.parametrize(("width", "anew"), [(4, True), (2, False)])
+def test_taps_load_anew_unless_groups_are_narrower_than_a_register(width: int, anew: bool) -> None:
+    attrs = ConvAttrs((1, 1), (1, 1, 1, 1), groups=8 // width)
+    f = convolution("conv_nhwc", attrs, (1, 5, 9, 8), (3, 3, width, 8), epilogue=False)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    assert SMALL.lanes(4) == 4
+    assert ('loads="anew"' in print_function(hold_law(f, s, ()))) == anew
+
+
 def test_batches_come_first() -> None:
     m = dim("m")
     a, b = te.placeholder((1, 3, m, 4), F32, "a"), te.placeholder((1, 3, 4, 6), F32, "b")

@@ -50,6 +50,7 @@ from inlay.loop.scalar import Lit, Scalar, Select
 from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import clip, distance_of, extremes
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
@@ -73,6 +74,7 @@ from inlay.schedule.rules.contraction_plan import (
     MAX_UNROLLED_DOTS,
     Plan,
     epilogue_of,
+    group_widths,
     lines_of_rows,
     no_contraction,
     plan_contraction,
@@ -252,6 +254,7 @@ def cut_rows(
     for tile, crosses in parts:
         lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
         _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=crosses, is_far=is_far)
+        _load_anew(s, tile.names[block], target)
         if not crosses:
             write_out_steps(s, tile.names[block], target)
     return [tile.names[block] for tile, _ in parts]
@@ -438,6 +441,23 @@ def _micro_kernel(
         for loop in _tested_loops(s, block):
             if s.loop(loop).kind is LoopKind.SERIAL and s.loop(loop).extent.value:
                 unroll(s, loop)
+
+
+def _load_anew(s: Schedule, block: str, target: Target) -> None:
+    """Let the taps of a window that are written out load anew what the taps before have loaded.
+
+    Where windows overlap, the rows of a tile load the same elements, a tap apart. Registers are full of sums,
+    so what is kept from one tap to the next, for all channels between, is stored on the stack and loaded from
+    there: more work than to load it where it is. Not so where groups of channels are narrower than a
+    register: what they load is shuffled.
+    """
+    lanes = target.lanes(written(s.block(block)).dtype.itemsize)
+    widths = group_widths(s.block(block))
+    if any(width % lanes for width in widths):
+        return
+    *outer, innermost = reduce_loops(s, block)
+    if s.loop(innermost).kind is LoopKind.UNROLL and outer and s.loop(outer[-1]).kind is LoopKind.UNROLL:
+        annotate(s, outer[-1], "loads", "anew")
 
 
 def _lanes(s: Schedule, block: str, target: Target) -> int | None:

@@ -326,6 +326,19 @@ def no_contraction(s: Schedule, block: str) -> str:
     return "" if found else "no operand of which has the last axis of the result"
 
 
+def group_widths(b: Block) -> set[int]:
+    """Return how many columns in a row read the same channels, in a grouped convolution; none in others."""
+    column = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].sym
+    return {
+        a.denominator.value or 0
+        for load in loads_of(b.body)
+        for index in load.indices
+        for monomial, _ in index.terms
+        for a in monomial
+        if isinstance(a, FloorDiv) and a.numerator == to_int(column)
+    }
+
+
 def _by_groups(indices: Sequence[Int], column: Sym) -> bool:
     """Whether an axis only says which group of the last index is meant, as in grouped convolutions."""
     if column in symbols_in(indices[:-1]):
