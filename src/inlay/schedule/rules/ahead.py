@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+from inlay.arith.bounds import bounds
 from inlay.arith.expr import FloorDiv
 from inlay.loop.buffer import Scope
 from inlay.loop.scalar import Load
@@ -132,7 +133,7 @@ def _ask(
     stride = 1
     for x in reversed(nest.terms):
         words.append(f"{x}:{stride * (share - row)}" + (f"+{stride}" if total is None else ""))
-        stride *= s.loop(x).extent.value or 1
+        stride *= _most(s, x)
     if total is None:
         words.append(f"row:{row} steps:{stride} tiles:{'*'.join(nest.tiles)}")
     else:
@@ -171,4 +172,12 @@ def _nest(s: Schedule, block: str, panel: int) -> _Nest:
 
 def _steps(s: Schedule, nest: _Nest) -> int:
     """Return how many terms there are."""
-    return prod(s.loop(x).extent.value or 1 for x in nest.terms)
+    return prod(_most(s, x) for x in nest.terms)
+
+
+def _most(s: Schedule, loop: str) -> int:
+    """Return how often a loop over terms runs at most; 1 where that is not known.
+
+    Taps of a window that lie outside of the image are skipped: `min(7, 20 - i) - max(0, 3 - i)` are 7 at most.
+    """
+    return bounds(s.loop(loop).extent, {}).high or 1
