@@ -177,4 +177,7 @@ def panel_widths(
         most = max(1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1)))
     registers = target.vector_registers if registers is None else registers
     masked = MASKED_GROUPS if itemsize == 1 else MASKED
-    return [lanes * n for n in ranked_panels(columns, rows, lanes, registers, most, masked)]
+    widths = [lanes * n for n in ranked_panels(columns, rows, lanes, registers, most, masked)]
+    # Half a register of 64 bytes holds so few columns, and twice as many of them are multiplied in a cycle.
+    is_narrow = itemsize == sum_bytes and target.vector_bytes == 64 and columns <= lanes // 2 and rows != 1
+    return [lanes // 2, *widths] if is_narrow else widths

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inlay.analysis.register_tiles import heights, most_rows, ranked_panels, step_cost
+from inlay.analysis.register_tiles import heights, most_rows, panel_widths, ranked_panels, step_cost
+from inlay.machine.target import baseline
 
 AVX512 = (16, 32)
 AVX2 = (8, 16)
@@ -67,3 +68,13 @@ def test_panels_of_one_row_load_little_behind_the_last_column() -> None:
         return -(-columns // (16 * width)) * 16 * width
 
     assert [loaded(n) for n in (576, 960, 240, 120, 1024)] == [576, 960, 240, 128, 1024]
+
+
+def test_few_columns_take_half_of_a_wide_register() -> None:
+    wide, narrow = baseline("x86_64", "v4"), baseline("x86_64", "v3")
+    assert panel_widths(wide, 3, 100, 64) == [8, 16]
+    assert panel_widths(wide, 8, 100, None)[0] == 8
+    assert panel_widths(wide, 9, 100, 64) == [16]
+    assert panel_widths(wide, 3, 100, 1) == [16], "one row waits for its weights"
+    assert panel_widths(wide, 3, 100, 64, 1) == [16], "bytes are summed in groups"
+    assert panel_widths(narrow, 3, 100, 64) == [8]

@@ -18,6 +18,7 @@ from inlay.loop.stmt import For
 from inlay.loop.walk import stmts_below
 from inlay.lower.lower import lower
 from inlay.machine.target import Target, baseline
+from inlay.ops.convolution import PackedConvAttrs
 from inlay.ops.matmul import PackedAttrs
 from inlay.ops.table import table
 from inlay.schedule.rules.contraction import contraction
@@ -108,6 +109,20 @@ def test_rows_that_are_not_known():
     assert "llvm.prefetch" in text
     assert "smax" in text
     assert "smin" in text
+
+
+def test_taps_that_an_edge_cuts_off_count_as_those_of_a_whole_window():
+    x = te.placeholder((1, 17, 17, 64), F32, "x")
+    w = te.placeholder((3, 7, 1, 64, PANEL), F32, "w")
+    attrs = PackedConvAttrs(PANEL, 3 * PANEL, pads=(3, 0, 3, 0))
+    result = TensorType(tuple(map(to_int, (1, 17, 17, 3 * PANEL))), F32)
+    y = table().definition("conv_nhwc_packed").compute(attrs, [x, w], result)
+    s = Schedule(from_te("conv", [x, w], [y]))
+    contraction(s, HERE)
+    panel, tiles, steps = 7 * 64 * PANEL * 4, 3, 7 * 64
+    for note in notes(s.function):
+        lines = int(note.split("lines:")[1].split()[0])
+        assert panel <= tiles * steps * lines * 64 < 2 * panel
 
 
 def product(shape: Sequence[Int | int]) -> Schedule:

@@ -178,6 +178,6 @@ def _steps(s: Schedule, nest: _Nest) -> int:
 def _most(s: Schedule, loop: str) -> int:
     """Return how often a loop over terms runs at most; 1 where that is not known.
 
-    Taps of a window that lie outside of the image are skipped: `min(7, 20 - i) - max(0, 3 - i)` are 7 at most.
+    Taps of a window outside of the image are skipped: `min(7, 20 - i) - max(0, 3 - i)` are 7 at most.
     """
     return bounds(s.loop(loop).extent, {}).high or 1
