@@ -138,6 +138,10 @@ def _sigmoid(x: float) -> float:
     return 1.0 / (1.0 + np.exp(-x)) if x >= 0 else np.exp(x) / (1.0 + np.exp(x))
 
 
+def _exp_raised(x: Any) -> Any:
+    return np.exp(x) * EXP_RAISED
+
+
 def _rsqrt(x: Any) -> Any:
     return 1.0 / np.sqrt(x)
 
@@ -149,7 +153,7 @@ def _power(a: Any, b: Any) -> Any:
 
 _IN_F64: dict[IntrinsicOp, Callable[..., Any]] = {
     IntrinsicOp.EXP: np.exp,
-    IntrinsicOp.EXP_RAISED: lambda x: np.exp(x) * EXP_RAISED,
+    IntrinsicOp.EXP_RAISED: _exp_raised,
     IntrinsicOp.LOG: np.log,
     IntrinsicOp.SIN: np.sin,
     IntrinsicOp.COS: np.cos,
