@@ -154,7 +154,10 @@ def assert_own_layouts(before: Module, after: Module, setting: Setting) -> None:
         rows = next((d.value for d in reversed(call.type.shape[:-1]) if d != 1), 1)
         terms = math.prod(packed) // (attrs.panel * -(-columns // attrs.panel))
         assert attrs.panel == panel_width(target, columns, terms, rows) == packed[-1]
-        assert attrs.panel % setting.targets(device).lanes(4) == 0
+        lanes = setting.targets(device).lanes(4)
+        assert attrs.panel % lanes == 0 or attrs.panel * 2 == lanes >= 16, (
+            "whole registers, or half of a wide one"
+        )
 
 
 @settings(max_examples=examples(6))
