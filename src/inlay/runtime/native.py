@@ -23,7 +23,7 @@ from inlay.base.diagnostics import Diagnostic, InlayError, RunError, error_of
 from inlay.bytecode.isa import DTYPE_CODES
 from inlay.bytecode.program import Entry, HostBody, Kernel
 from inlay.runtime import _runtime
-from inlay.runtime.structure import Flat, Structure, from_flat, to_flat
+from inlay.runtime.structure import Flat, Structure, are_plain, from_flat, to_flat
 from inlay.runtime.trace import Event
 from inlay.runtime.usage import Usage
 from inlay.runtime.value import Handles
@@ -245,8 +245,7 @@ def bits_of(array: np.ndarray) -> np.ndarray:
 
 def _codes(arrays: Sequence[np.ndarray]) -> bytes:
     """Return for each array the code of an element type that the buffer protocol does not know, else 0."""
-    # Lists are long, and mostly all of one type: a set is made without a line of Python for each element.
-    if set(map(type, arrays)) <= {np.ndarray} and dtypes.BF16.numpy not in set(map(_DTYPE, arrays)):
+    if are_plain(arrays) and dtypes.BF16.numpy not in set(map(_DTYPE, arrays)):
         return bytes(len(arrays))
     return bytes(map(_code, arrays))
 

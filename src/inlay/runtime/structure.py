@@ -84,11 +84,16 @@ def _flatten(specs: Sequence[Spec], values: Sequence[Structure], flat: Flat) -> 
         flat.counts.append(len(items))
         inner = part.element.spec
         if isinstance(inner, TensorSpec):  # most often
-            plain = set(map(type, items)) <= {np.ndarray}
+            plain = are_plain(items)
             flat.tensors.extend(cast("Sequence[np.ndarray]", items) if plain else map(_array, items))
         else:
             for item in items:
                 _flatten([inner], [item], flat)
+
+
+def are_plain(items: Sequence[object]) -> bool:
+    """Whether all are arrays and of no subclass: a set is made without a line of Python for each of many."""
+    return set(map(type, items)) <= {np.ndarray}
 
 
 def _array(value: Structure) -> np.ndarray:

@@ -329,13 +329,14 @@ def no_contraction(s: Schedule, block: str) -> str:
 def group_widths(b: Block) -> set[int]:
     """Return how many columns in a row read the same channels, in a grouped convolution; none in others."""
     column = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].sym
+    panel = packed_panel(b)
     return {
         a.denominator.value or 0
         for load in loads_of(b.body)
         for index in load.indices
         for monomial, _ in index.terms
         for a in monomial
-        if isinstance(a, FloorDiv) and a.numerator == to_int(column)
+        if isinstance(a, FloorDiv) and a.numerator == to_int(column) and a.denominator != panel
     }
 
 
