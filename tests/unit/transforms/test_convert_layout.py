@@ -17,7 +17,14 @@ from inlay.ir.verify import verify
 from inlay.ir.walk import postorder
 from inlay.ops.table import table
 from inlay.passes.contract import PassContext
-from inlay.transforms import convert_layout, eliminate_dead, pack_weights, to_anf
+from inlay.transforms import (
+    convert_layout,
+    decompose_ops,
+    eliminate_dead,
+    pack_weights,
+    simplify_algebra,
+    to_anf,
+)
 from tests.unit.importers.onnx.models import load, meaning, model, value
 
 node = helper.make_node
@@ -30,9 +37,16 @@ def noise(*shape: int) -> np.ndarray:
 
 
 def convert(module: Module, *, pack: bool = False) -> Module:
-    """Run the pass between the two that it lives with."""
+    """Run the pass between those that it lives with."""
     context = PassContext(table())
-    for p in (to_anf, convert_layout, *((pack_weights,) if pack else ()), eliminate_dead):
+    for p in (
+        to_anf,
+        simplify_algebra,
+        decompose_ops,
+        convert_layout,
+        *((pack_weights,) if pack else ()),
+        eliminate_dead,
+    ):
         module = p.PASS.run(module, context)
     assert not verify(module)
     return module
@@ -254,3 +268,68 @@ def test_pixels_that_become_channels_change_the_layout() -> None:
     weights |= {"blocks": np.array([2, 6, 9, 4, 2]), "channels": np.array([2, 12, 9, 4])}
     m = model(nodes, [value("x", [2, *SHAPE[1:]])], [value("y", [2, 4, 9, 4])], weights)
     check(m, x=noise(*SHAPE))
+
+
+def test_instances_are_normalized_where_they_are():
+    nodes = [
+        conv("x", "w1", "a"),
+        node("InstanceNormalization", ["a", "s", "b"], ["i"], epsilon=1e-3),
+        node("Relu", ["i"], ["r"]),
+        conv("r", "w2", "c"),
+        node("ReduceMean", ["c"], ["y"], axes=[2, 3], keepdims=0),
+    ]
+    weights = {"w1": noise(6, 3, 3, 3), "w2": noise(6, 6, 3, 3), "s": noise(6), "b": noise(6)}
+    count = check(network(nodes, weights, ["n", 6]), x=noise(*SHAPE))
+    assert count["transpose"] == 1  # of the input
+    assert count["instance_norm"] == 0
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 9, 8), (2, 3, 10)], ids=str)
+def test_groups_are_normalized_where_they_are(shape: tuple[int, ...]):
+    """As exporters write it: as instances of an image whose rows are groups."""
+    spatial = shape[2:]
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"]),
+        node("Reshape", ["a", "rows"], ["rows_a"]),
+        node("InstanceNormalization", ["rows_a", "s", "b"], ["i"], epsilon=1e-3),
+        node("Reshape", ["i", "image"], ["g"]),
+        node("Conv", ["g", "w2"], ["y"]),
+    ]
+    ones = (1,) * len(spatial)
+    weights = {"w1": noise(6, 3, *ones), "w2": noise(5, 6, *ones), "s": noise(3), "b": noise(3)}
+    weights |= {"rows": np.array([2, 3, -1]), "image": np.array([2, 6, *spatial])}
+    m = model(nodes, [value("x", shape)], [value("y", [2, 5, *spatial])], weights)
+    count = check(m, x=noise(*shape))
+    assert count["transpose"] == 2  # of the input and the output
+    assert count["instance_norm"] == count["group_norm"] == 0
+
+
+@pytest.mark.parametrize("spatial", [(7,), (5, 4), (3, 4, 2)], ids=str)
+def test_transposed_convolutions_join_their_phases_with_channels_last(spatial: tuple[int, ...]):
+    rank = len(spatial)
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"]),
+        node("ConvTranspose", ["a", "w2"], ["b"], strides=[2] * rank, pads=[1] * 2 * rank),
+        node("Relu", ["b"], ["c"]),
+        node("Conv", ["c", "w3"], ["d"]),
+        node("ReduceMax", ["d"], ["y"], axes=[*range(2, 2 + rank)], keepdims=0),
+    ]
+    ones = (1,) * rank
+    weights = {"w1": noise(4, 3, *ones), "w2": noise(4, 6, *(4,) * rank), "w3": noise(2, 6, *ones)}
+    m = model(nodes, [value("x", [2, 3, *spatial])], [value("y", [2, 2])], weights)
+    count = check(m, x=noise(2, 3, *spatial))
+    assert count["transpose"] == (1 if rank == 1 else 2)  # of the input, and where phases meet rows
+
+
+def test_windows_are_cut_with_channels_last():
+    """Axes of an image that are cut, and joined again, as in attention over windows."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"]),
+        node("Reshape", ["a", "cut"], ["b"]),
+        node("Transpose", ["b"], ["c"], perm=[0, 2, 4, 3, 5, 1]),
+        node("Reshape", ["c", "tokens"], ["y"]),
+    ]
+    weights = {"w": noise(6, 3, 1, 1)}
+    weights |= {"cut": np.array([2, 6, 3, 3, 2, 4]), "tokens": np.array([12, 12, 6])}
+    m = model(nodes, [value("x", SHAPE)], [value("y", [12, 12, 6])], weights)
+    assert check(m, x=noise(*SHAPE))["transpose"] == 2  # of the input, and the one that is written

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from onnx import TensorProto
 
 from inlay.arith import dtype as dt
-from inlay.arith.expr import product
+from inlay.arith.expr import floordiv, lit, product
 from inlay.importers.onnx import load
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, term
 from inlay.importers.onnx.values import OnnxValue
+from inlay.ir import make
 
 
 def _batch_norm(node: Node) -> tuple[OnnxValue, ...]:
@@ -54,6 +55,24 @@ def _layer_norm(node: Node) -> tuple[OnnxValue, ...]:
 
 def _instance_norm(node: Node) -> OnnxValue:
     return node.result("instance_norm", *node.tensors(), epsilon=node.float("epsilon", 1e-5))
+
+
+def _group_norm(node: Node) -> OnnxValue:
+    """Before opset 21 scale and bias are of groups, since then of channels."""
+    groups = node.int("num_groups", 0)
+    x, scale, bias = node.tensors()
+    shape = node.type(0).shape
+    if groups < 1 or len(shape) < 2:
+        raise node.invalid(f"has num_groups = {groups} for {len(shape)} axes, needed 1 and 2 or more")
+    if node.opset < 21:
+        parts = (lit(groups), floordiv(shape[1], lit(groups)))
+        each = [node.reshape(w, (groups, 1)) for w in (scale, bias)]
+        wide = [node.emit("broadcast_to", w, make.shape_const(parts)) for w in each]
+        scale, bias = (node.reshape(w, (product(parts),)) for w in wide)
+    image = x if len(shape) > 2 else node.reshape(x, (*shape, 1))
+    epsilon = node.float("epsilon", 1e-5)
+    y = node.emit("group_norm", image, scale, bias, groups=groups, epsilon=epsilon)
+    return OnnxValue(node.reshape(y, shape))
 
 
 def _softmax(name: str) -> Rule:
@@ -110,6 +129,7 @@ RULES: Mapping[str, Rule] = {
     "RMSNormalization": _rms_norm,
     "SimplifiedLayerNormalization": _rms_norm,
     "InstanceNormalization": _instance_norm,
+    "GroupNormalization": _group_norm,
     "LpNormalization": _lp_normalization,
     "Softmax": _softmax("softmax"),
     "LogSoftmax": _softmax("log_softmax"),

@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from inlay.ir.expr import Call, Expr
+import numpy as np
+
+from inlay.arith.expr import lit, product
+from inlay.ir import make
+from inlay.ir.expr import Call, Const, Expr
 from inlay.ir.types import TensorType
 from inlay.ops.activations import AlphaBetaAttrs, ClipAttrs, GeluAttrs, GeluForm
-from inlay.ops.normalization import AxisAttrs, LayerNormAttrs
+from inlay.ops.normalization import AxisAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs
 from inlay.ops.reduction import ReduceAttrs
 from inlay.transforms._rules.rule_match import (
     Rule,
@@ -146,6 +150,30 @@ def _fits(parameter: Expr, x: Expr, axis: int) -> bool:
     if not isinstance(parameter.type, TensorType):
         return False
     return shape_of(parameter) == shape_of(x)[axis % rank(x) :]
+
+
+# --------------------------------------------------------------------------- group norm
+
+
+def _grouped_norm(matched: RuleMatch) -> Expr | None:
+    """instance_norm of `[n, g, r]`, whose rows are channels of an image in g groups, is group_norm of it."""
+    norm = matched.only_producer(matched.args[0], "instance_norm")
+    grouped = None if norm is None else matched.producer(norm.args[0], "reshape")
+    x = None if grouped is None else grouped.args[0]
+    if norm is None or x is None or x.type != matched.call.type or rank(x) < 3:
+        return None
+    rows, shape = shape_of(norm.args[0]), shape_of(x)
+    if len(rows) != 3 or rows[0] != shape[0] or rows[1].value is None or shape[1].value is None:
+        return None
+    groups, each = rows[1].value, shape[1].value // max(rows[1].value, 1)
+    if shape[1].value != groups * each or rows[2] != product((lit(each), *shape[2:])):
+        return None
+    weights = [w.value if isinstance(w, Const) else None for w in norm.args[1:]]
+    if not all(isinstance(w, np.ndarray) for w in weights):
+        return None
+    wide = [make.const(np.repeat(w, each)) for w in weights if w is not None]
+    attrs = GroupNormAttrs(groups, attrs_of(norm, InstanceNormAttrs).epsilon)
+    return matched.make("group_norm", (x, *wide), attrs)
 
 
 # --------------------------------------------------------------------------- activations
@@ -339,4 +367,5 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_biased_norm,),
     "reciprocal": (_sigmoid,),
     "log": (_log_softmax,),
+    "reshape": (_grouped_norm,),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import lit
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.types import IntType, TensorType
@@ -14,6 +14,7 @@ from inlay.ops.indexing import GatherAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.ops.padding import PadAttrs, PadMode
 from inlay.ops.reduction import ReduceAttrs
+from inlay.transforms._axes import split_axes
 from inlay.transforms._rules.rule_match import Rule, RuleMatch, attrs_of, is_exactly, rank
 
 
@@ -86,7 +87,7 @@ def _transpose_over_reshape(matched: RuleMatch) -> Expr | None:
     middle, split = reshape.args[0].type, matched.args[0].type
     assert isinstance(middle, TensorType), "a reshape of a tensor"
     assert isinstance(split, TensorType), "a reshape of a tensor"
-    parts = _split_axes(middle.shape, split.shape)
+    parts = split_axes(middle.shape, split.shape)
     if parts is None:
         return None
     before = attrs_of(inner, PermAttrs).perm
@@ -98,25 +99,6 @@ def _transpose_over_reshape(matched: RuleMatch) -> Expr | None:
     perm = tuple([position[axis] for axis in matched.attrs(PermAttrs).perm])
     opened = matched.bind("reshape", (inner.args[0], make.shape_const(shape, matched.call.span)))
     return matched.make("transpose", (opened,), PermAttrs(perm))
-
-
-def _split_axes(whole: Sequence[Int], split: Sequence[Int]) -> list[list[int]] | None:
-    """Return for each axis the axes it was split into; None if axes were merged or cut across."""
-    parts: list[list[int]] = []
-    at = 0
-    for d in whole:
-        product, axes = lit(1), list[int]()
-        while at < len(split) and (product != d or not axes):
-            product = product * split[at]
-            axes.append(at)
-            at += 1
-        if product != d:
-            return None
-        parts.append(axes)
-    while at < len(split) and split[at] == 1 and parts:
-        parts[-1].append(at)
-        at += 1
-    return parts if at == len(split) else None
 
 
 # --------------------------------------------------------------------------- others
