@@ -88,6 +88,14 @@ def least_rank(ctx: TypeContext, t: TensorType, rank: int, what: str) -> TensorT
     return t
 
 
+def rank_between(ctx: TypeContext, t: TensorType, least: int, most: int, what: str) -> TensorType:
+    """Require a rank of `least` to `most`."""
+    if not least <= len(t.shape) <= most:
+        found = f"{what} has rank {len(t.shape)}, needed {least} to {most}"
+        raise ctx.fail(found, id="type.rank-mismatch")
+    return t
+
+
 def same_shape(ctx: TypeContext, t: TensorType, shape: Sequence[Int], what: str) -> TensorType:
     """Require a shape."""
     of_rank(ctx, t, len(shape), what)

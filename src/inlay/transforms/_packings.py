@@ -442,12 +442,14 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     if conv is None or conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
         return None
     assert isinstance(result, TensorType), "contractions have one result"
-    if result.dtype is not F32 or len(w.shape) != 4 or w.shape[:2] != (3, 3):
+    if result.dtype is not F32 or len(w.shape) not in (4, 5) or w.shape[-4:-2] != (3, 3):
         return None
-    images, rows, columns, oc = (n.value for n in result.shape)
+    *outer, rows, columns, oc = (n.value for n in result.shape)
     if rows is None or columns is None or oc is None:
         return None
-    last, terms = target.l3_bytes or target.l2_bytes, w.shape[2]
+    known, planes = [n for n in outer if n is not None], prod(w.shape[:-4])
+    images = prod(known) if len(known) == len(outer) else None
+    last, terms = target.l3_bytes or target.l2_bytes, planes * w.shape[-2]
     caches = {"l2_bytes": target.l2_bytes, "cache_bytes": last}
     sizes = (rows, columns, terms, oc)
 
@@ -472,7 +474,7 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     if not forms.takes(name, product.call, extra, gain(tile, lines)):
         return None
     panel = _panel(asked, panel_widths(target, oc, terms, lines * -(-columns // tile)))
-    attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines, tile)
+    attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines, tile, planes)
     return Packing(
         WinogradFloatPackAttrs(panel, tile), attrs, ("pack_winograd_floats", "conv_winograd_float")
     )

@@ -38,6 +38,25 @@ def test_it_is_the_convolution(data, seed):
     np.testing.assert_array_equal(found, direct(x, weights, pads))
 
 
+@given(st.data(), st.integers(0, 2**32 - 1))
+def test_it_is_the_convolution_of_volumes(data, seed):
+    n, d, h, w, c, oc, panel = (data.draw(sizes) for _ in range(7))
+    k, pads = data.draw(st.integers(1, 4)), tuple(data.draw(st.integers(0, 2)) for _ in range(6))
+    padded = [size + pads[i] + pads[i + 3] for i, size in enumerate((d, h, w))]
+    if any(size < least for size, least in zip(padded, (k, 3, 3), strict=True)):
+        return
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-9, 10, (n, d, h, w, c)).astype(np.float32)
+    weights = 4 * rng.integers(-9, 10, (k, 3, 3, c, oc)).astype(np.float32)
+    packed = table().definition("pack_winograd_floats").reference(WinogradFloatPackAttrs(panel), weights)
+    attrs = WinogradFloatAttrs(panel, oc, pads, data.draw(st.integers(1, 3)), planes=k)
+    found = table().definition("conv_winograd_float").reference(attrs, x, packed)
+    around = [(0, 0), *((pads[i], pads[i + 3]) for i in range(3)), (0, 0)]
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, around), (k, 3, 3), (1, 2, 3))
+    wanted = np.einsum("nzyxckrs,krsco->nzyxo", windows.astype(np.int64), weights.astype(np.int64))
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("tile", FORMS)
 @given(st.data(), st.integers(0, 2**32 - 1))
 def test_it_is_near_the_convolution(tile, data, seed):

@@ -79,3 +79,19 @@ def test_few_blocks_stay_apart() -> None:
     contraction(s, SMALL)
     assert not any(step.primitive == "merge" and "tiles" in str(step) for step in s.trace)
     hold_law(f, s, ())
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("images", "sizes"), [(1, [()]), (N, [(2,)])], ids=["one volume", "volumes"])
+def test_planes_of_volumes_are_images(images, sizes) -> None:
+    """Of 3 x 3 x 3 to six channels: each plane of the result is a block or more."""
+    x = te.placeholder((images, 4, 3, 2, 3), F32, "x")
+    u = te.placeholder((16, 2, 9, 4), F32, "u")
+    attrs = WinogradFloatAttrs(4, 6, (1, 1, 1, 1, 1, 1), planes=3)
+    shape = tuple(map(to_int, (images, 4, 3, 2, 6)))
+    y = table().definition("conv_winograd_float").compute(attrs, [x, u], TensorType(shape, F32))
+    f = from_te("conv", [x, u], [y])
+    s = Schedule(f)
+    contraction(s, SMALL)
+    assert print_function(s.function).count("parallel") == 1, "all nests are in one loop over blocks"
+    hold_law(f, s, *sizes)

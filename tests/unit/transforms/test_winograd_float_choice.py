@@ -38,9 +38,28 @@ def test_it_is_taken_and_gives_the_same(images):
     same(before, after, noise(1, 32, 9, 8), exact=True)
 
 
+def volume(*kernel: int, planes: Int | int = 5, **attrs: object) -> Module:
+    """A convolution of a volume, with channels first."""
+    p = Program()
+    weights = make.const(noise(40, 32, *kernel))
+    return p.module(p.op("conv", p.input("x", 1, 32, planes, 9, 8), weights, **attrs))
+
+
+@pytest.mark.parametrize("planes", [5, to_int(fresh("d"))], ids=["five planes", "planes that are not known"])
+@pytest.mark.parametrize("kernel", [(3, 3, 3), (1, 3, 3), (2, 3, 3)], ids=str)
+def test_it_is_taken_for_volumes(kernel, planes):
+    before = volume(*kernel, planes=planes, pads=(1, 1, 0, 0, 1, 2))
+    after = converted(before, HERE)
+    assert operators(after)["conv_winograd_float"] == 1
+    same(before, after, noise(1, 32, 5, 9, 8), exact=True)
+
+
 @pytest.mark.parametrize(
     "module",
     [
+        volume(3, 1, 1),
+        volume(3, 3, 3, strides=(2, 1, 1)),
+        volume(3, 3, 3, dilations=(2, 1, 1)),
         network(strides=(2, 2)),
         network(dilations=(2, 2)),
         network(3),
@@ -48,7 +67,17 @@ def test_it_is_taken_and_gives_the_same(images):
         network(window=1),
         network(size=to_int(fresh("h"))),
     ],
-    ids=["stride", "dilation", "few channels", "groups", "3 by 1", "a size that is not known"],
+    ids=[
+        "3 planes",
+        "stride of planes",
+        "dilation of planes",
+        "stride",
+        "dilation",
+        "few channels",
+        "groups",
+        "3 by 1",
+        "a size that is not known",
+    ],
 )
 def test_it_is_not_taken(module):
     assert operators(converted(module, HERE))["conv_winograd_float"] == 0
