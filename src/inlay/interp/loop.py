@@ -25,7 +25,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from inlay.arith.dtype import DType, Kind
-from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym, evaluate
+from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym
 from inlay.base.diagnostics import InlayError, error
 from inlay.interp.loop_scalars import binary, convert, intrinsic, unary, wrap
 from inlay.loop.buffer import Buffer
@@ -51,8 +51,8 @@ from inlay.loop.scalar import (
 )
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 
-Env = dict[Sym, Any]
-"""Values of symbols: Python integers, and NumPy scalars for lets of floats."""
+Env = dict[int, Any]
+"""Values of symbols, by what identifies them: Python integers, and NumPy scalars for lets of floats."""
 Code = Callable[[Env], Any]
 
 
@@ -71,7 +71,7 @@ def run(
         CompileError: `loop.argument`, `loop.out-of-bounds`, `loop.undefined`, `loop.race`,
             `loop.assert`.
     """
-    env: Env = dict(dims or {})
+    env: Env = {sym.uid: value for sym, value in (dims or {}).items()}
     machine = _Machine(f, env)
     reads, writes = f.params[: f.n_reads], f.params[f.n_reads :]
     if len(inputs) != len(reads):
@@ -148,6 +148,7 @@ class _Machine:
         self._env = env
         self._races: list[_Race] = []
         self._index_code: dict[Int, Callable[[Env], int]] = {}
+        self._shape_code: dict[Buffer, Callable[[Env], tuple[int, ...]]] = {}
         self._never_written = set(f.params[: f.n_reads])
         self.memory: dict[Buffer, _Memory] = {}
 
@@ -171,7 +172,10 @@ class _Machine:
         self.memory[b] = _Memory(array, defined=False, depth=len(self._races), dtype=b.dtype)
 
     def _shape(self, b: Buffer) -> tuple[int, ...]:
-        return tuple(evaluate(e, self._env) for e in b.shape)
+        code = self._shape_code.get(b)
+        if code is None:
+            code = self._shape_code[b] = _ints_code(b.shape)
+        return code(self._env)
 
     def _touch(self, b: Buffer, at: tuple[int, ...], memory: _Memory, *, writes: bool) -> None:
         if b.per_part or b in self._never_written:
@@ -186,15 +190,17 @@ class _Machine:
                     self._f,
                 )
 
-    def _address(self, b: Buffer, indices: tuple[Int, ...], where: Callable[[], str]) -> Code:
-        codes = [self.int(e) for e in indices]
-        memory = self.memory
+    def _address(
+        self, b: Buffer, indices: tuple[Int, ...], where: Callable[[], str]
+    ) -> Callable[[Env, _Memory], tuple[int, ...]]:
+        code = _ints_code(indices)
+        assert len(indices) == len(b.shape), "a buffer is read and written by all its axes"
 
-        def address(env: Env) -> tuple[int, ...]:
-            at = tuple([code(env) for code in codes])
-            for i, n in zip(at, memory[b].array.shape, strict=True):
+        def address(env: Env, memory: _Memory) -> tuple[int, ...]:
+            at = code(env)
+            for i, n in zip(at, memory.array.shape):
                 if not 0 <= i < n:
-                    shape = list(memory[b].array.shape)
+                    shape = list(memory.array.shape)
                     message = f"found index {list(at)} into {b.name} of shape {shape}"
                     raise _fault("out-of-bounds", message, self._f, where())
             return at
@@ -253,8 +259,8 @@ class _Machine:
 
         def store(env: Env) -> None:
             result = value(env)
-            at = address(env)
             memory = self.memory[b]
+            at = address(env, memory)
             if self._races:
                 self._touch(b, at, memory, writes=True)
             memory.array[at] = result
@@ -263,7 +269,7 @@ class _Machine:
         return store
 
     def _for(self, s: For) -> Code:
-        lo, extent, body, var = self.int(s.lo), self.int(s.extent), self.stmt(s.body), s.var
+        lo, extent, body, var = self.int(s.lo), self.int(s.extent), self.stmt(s.body), s.var.uid
         if s.kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
             return self._racing_for(s, body)
 
@@ -276,7 +282,7 @@ class _Machine:
         return loop
 
     def _racing_for(self, s: For, body: Code) -> Code:
-        lo, extent, var = self.int(s.lo), self.int(s.extent), s.var
+        lo, extent, var = self.int(s.lo), self.int(s.extent), s.var.uid
 
         def loop(env: Env) -> None:
             race = _Race(s)
@@ -305,7 +311,7 @@ class _Machine:
             if predicate is not None and not predicate(env):
                 return
             for sym, extent, binding in bindings:
-                at = env[sym] = binding(env)
+                at = env[sym.uid] = binding(env)
                 if not 0 <= at < extent(env):
                     message = f"found {sym.name} = {at} in a domain of {extent(env)}"
                     raise _fault("out-of-bounds", message, self._f, f"block {s.name}")
@@ -315,7 +321,7 @@ class _Machine:
 
     def _let(self, sym: Sym, value: Code, body: Code) -> Code:
         def let(env: Env) -> None:
-            env[sym] = value(env)
+            env[sym.uid] = value(env)
             body(env)
 
         return let
@@ -366,7 +372,7 @@ class _Machine:
                 code = self.int(value)
                 return lambda env: wrap(code(env), dtype)
             case Name(sym=sym):
-                return lambda env: env[sym]
+                return lambda env: env[sym.uid]
             case Load():
                 return self._load(x)
             case Unary(op=op, operand=operand):
@@ -396,8 +402,8 @@ class _Machine:
         address = self._address(b, x.indices, lambda: print_scalar(x))
 
         def load(env: Env) -> Any:
-            at = address(env)
             memory = self.memory[b]
+            at = address(env, memory)
             if not memory.defined[at]:
                 raise _fault("undefined", f"found {b.name}{list(at)} without a value", self._f)
             if self._races:
@@ -424,7 +430,7 @@ class _Machine:
 
     def _bind(self, sym: Sym, value: Code, body: Code) -> Code:
         def bind(env: Env) -> Any:
-            env[sym] = value(env)
+            env[sym.uid] = value(env)
             return body(env)
 
         return bind
@@ -439,29 +445,30 @@ def _apply1(function: Callable[[Any], Any], operand: Code) -> Code:
 
 def _int_code(e: Int) -> Callable[[Env], int]:
     """Compile an integer expression through Python's own compiler: indices are most of the work."""
-    if e.value is not None:
-        constant = e.value
-        return lambda env: constant
-    syms: list[Sym] = []
+    return eval(f"lambda env: {_text(e)}")
 
-    def atom(a: Atom) -> str:
-        match a:
-            case Sym():
-                syms.append(a)
-                return f"env[s[{len(syms) - 1}]]"
-            case FloorDiv(numerator=x, denominator=y):
-                return f"({text(x)} // {text(y)})"
-            case Mod(numerator=x, denominator=y):
-                return f"({text(x)} % {text(y)})"
-            case Min(args=args):
-                return f"min({', '.join(map(text, args))})"
-            case Max(args=args):
-                return f"max({', '.join(map(text, args))})"
-            case _:
-                assert_never(a)
 
-    def text(x: Int) -> str:
-        terms = ["*".join([str(c), *map(atom, monomial)]) for monomial, c in x.terms]
-        return f"({' + '.join(terms)})" if terms else "0"
+def _ints_code(expressions: Sequence[Int]) -> Callable[[Env], tuple[int, ...]]:
+    """Compile several."""
+    return eval(f"lambda env: ({''.join(f'{_text(e)}, ' for e in expressions)})")
 
-    return eval(f"lambda env, s=s: {text(e)}", {"s": syms})
+
+def _text(e: Int) -> str:
+    terms = ["*".join([str(c), *map(_atom_text, monomial)]) for monomial, c in e.terms]
+    return f"({' + '.join(terms)})" if terms else "0"
+
+
+def _atom_text(a: Atom) -> str:
+    match a:
+        case Sym():
+            return f"env[{a.uid}]"
+        case FloorDiv(numerator=x, denominator=y):
+            return f"({_text(x)} // {_text(y)})"
+        case Mod(numerator=x, denominator=y):
+            return f"({_text(x)} % {_text(y)})"
+        case Min(args=args):
+            return f"min({', '.join(map(_text, args))})"
+        case Max(args=args):
+            return f"max({', '.join(map(_text, args))})"
+        case _:
+            assert_never(a)

@@ -100,8 +100,8 @@ def test_threads_share_samples_with_their_rows_or_panels(rows: int, columns: int
 
 @pytest.mark.sample(1)
 def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
-    small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=8192, l3_bytes=1 << 15)
-    f = two_factors((256, 9), (9, 64), bias=True)
+    small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=2816, l3_bytes=11008)
+    f = two_factors((256, 3), (3, 64), bias=True)
     s = Schedule(f)
     contraction(s, small)
     lowered = hold_law(f, s)

@@ -60,6 +60,7 @@ def test_one_loop_over_blocks(shape, lines, sizes, relu) -> None:
     assert tiles.shape == tuple(map(to_int, (1, 1, 16, -(-shape[2] // 2) * lines, 3))), "of one block"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("shape", "lines"),
     [((1, 16, 9), 1), ((1, 30, 5), 2), ((5, 4, 3), 1)],

@@ -47,7 +47,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.llvm
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize(("per", "dtype", "has_zero"), FORMS)
@@ -144,7 +144,7 @@ CASES = [
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("bits", "block", "zeros"), CASES)
 @pytest.mark.parametrize("k", [256, 300])
 def test_products_of_few_bits(bits, block, zeros, k):
