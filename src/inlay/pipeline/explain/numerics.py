@@ -13,6 +13,7 @@ from typing import Any
 
 from inlay.analysis.winograd import ACCURACY
 from inlay.pipeline.running import Run
+from inlay.placement.explain.reasons import explanation_of
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
 from inlay.transforms._packings import PackOptions
 from inlay.transforms._stored_weights import StoredWeights
@@ -27,8 +28,8 @@ class NumericsExplanation:
     Attributes:
         exact: whether floats were asked for.
         functions: of the program.
-        saturating: which devices take instructions that saturate sums of pairs of products; None where
-            that was not asked for.
+        saturating: which devices that run something take instructions that saturate sums of pairs of
+            products; None where that was not asked for.
         precision: that products of floats may have.
         products: of floats, where that is not f32.
         stored: constants of f32 that 16 bits hold.
@@ -97,7 +98,10 @@ def numerics_of(run: Run) -> NumericsExplanation:
     """Return in what formats products are computed, and constants stored."""
     setting = run.setting
     exact = setting.context.options_for(QuantizationOptions).exact
-    targets = {d.name: setting.targets(d.name) for d in setting.board.devices}
+    assert run.planned is not None, "who asks about numbers has run the pass that plans places"
+    # A device that runs nothing is not asked: it may be far, or not there.
+    used = {o.device for o in explanation_of(run.planned).operations}
+    targets = {d.name: setting.targets(d.name) for d in setting.board.devices if d.name in used}
     asked = any(t.saturating for t in targets.values())
     found = tuple(name for name, t in targets.items() if t.saturates_products)
     precision = setting.context.options_for(PrecisionOptions).precision
