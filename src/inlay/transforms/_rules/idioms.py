@@ -159,19 +159,22 @@ def _grouped_norm(matched: RuleMatch) -> Expr | None:
     """instance_norm of `[n, g, r]`, whose rows are channels of an image in g groups, is group_norm of it."""
     norm = matched.only_producer(matched.args[0], "instance_norm")
     grouped = None if norm is None else matched.producer(norm.args[0], "reshape")
-    x = None if grouped is None else grouped.args[0]
-    if norm is None or x is None or x.type != matched.call.type or rank(x) < 3:
+    if norm is None or grouped is None:
         return None
-    rows, shape = shape_of(norm.args[0]), shape_of(x)
-    if len(rows) != 3 or rows[0] != shape[0] or rows[1].value is None or shape[1].value is None:
+    x, rows = grouped.args[0], norm.args[0].type
+    assert isinstance(x.type, TensorType), "a reshape of a tensor"
+    assert isinstance(rows, TensorType), "what is normalized is a tensor"
+    if x.type != matched.call.type or rank(x) < 3 or len(rows.shape) != 3:
         return None
-    groups, each = rows[1].value, shape[1].value // max(rows[1].value, 1)
-    if shape[1].value != groups * each or rows[2] != product((lit(each), *shape[2:])):
+    n, c, *image = x.type.shape
+    groups, channels = rows.shape[1].value, c.value
+    if groups is None or channels is None or groups == 0 or channels % groups:
         return None
-    weights = [w.value if isinstance(w, Const) else None for w in norm.args[1:]]
-    if not all(isinstance(w, np.ndarray) for w in weights):
+    each = channels // groups
+    weights = [w.value for w in norm.args[1:] if isinstance(w, Const) and isinstance(w.value, np.ndarray)]
+    if rows.shape != (n, lit(groups), product((each, *image))) or len(weights) < len(norm.args) - 1:
         return None
-    wide = [make.const(np.repeat(w, each)) for w in weights if w is not None]
+    wide = [make.const(np.repeat(w, each)) for w in weights]
     attrs = GroupNormAttrs(groups, attrs_of(norm, InstanceNormAttrs).epsilon)
     return matched.make("group_norm", (x, *wide), attrs)
 
