@@ -10,8 +10,10 @@ from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
+from inlay.bytecode.writer import pieces
 from inlay.runtime.native import MODES, Settings
-from inlay.runtime.session import executable_of
+from inlay.runtime.pages import in_memory
+from inlay.runtime.session import Executable, executable_of
 from tests.unit.bytecode.disasm import listing
 from tests.unit.runtime.generate_flow import CALLBACKS, BrokenError, FlowGenerator
 from tests.unit.runtime.programs import spec
@@ -28,10 +30,16 @@ def outcome(exe):
     return tuple(r.tobytes() for r in results)
 
 
+def executable(file, settings: Settings, engine="native") -> Executable:
+    """Return what a file in memory has, as an executable."""
+    return Executable(file, settings=settings, engine=engine, verify=False, callbacks=CALLBACKS)
+
+
 def compare(seed: int, calls: int = 2) -> str:
     """Hold a drawn program in all modes against the reference interpreter; say how it ended."""
     program = FlowGenerator(seed, cells=seed % 2 == 1, closures=seed % 4 > 1).program_of()
-    reference = outcome(executable_of(program, engine="python", callbacks=CALLBACKS))
+    file = in_memory(list(pieces(program, seals=False)))  # once for all modes
+    reference = outcome(executable(file, Settings(), engine="python"))
     modes = (
         Settings(),
         Settings(threads=2, mode="parallel", hand_off_ns=0),  # whole calls on other threads
@@ -39,7 +47,7 @@ def compare(seed: int, calls: int = 2) -> str:
         *(Settings(mode="replay", seed=seed + k, races=True) for k in range(calls)),
     )
     for mode in modes:
-        exe = executable_of(program, callbacks=CALLBACKS, settings=mode)
+        exe = executable(file, mode)
         for _ in range(calls):
             assert outcome(exe) == reference, (seed, mode, listing(program))
             assert exe.live_objects() == 0, (seed, mode, listing(program))
