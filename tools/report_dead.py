@@ -1,9 +1,10 @@
 """List what the package defines and uses nowhere: modules, functions, classes, fields, constants.
 
 A name counts as used where it is read, called, matched or written as a string: which object it belongs
-to is not asked, so what is listed is dead and not all that is dead is listed. What documents, lessons,
-examples and tools use and what C asks for by name count as used; tests do not. A module is dead if
-nothing imports it and it is no entry of a table, which finds its modules by listing a package.
+to is not asked, so what is listed is dead and not all that is dead is listed. What lessons,
+examples, tools and the code in documents use and what C asks for by name count as used; tests do not. A
+module is dead if nothing imports it and it is no entry of a table, which finds its modules by listing a
+package.
 ``tools/dead_allowed.txt`` has the names that may stay, each with its reason: a name that is not in it
 fails, and so does one in it that is not dead any more.
 """
@@ -32,6 +33,8 @@ TABLES = ("cli", "ops", "importers/onnx", "codegen/backends", "transforms", "mem
 """Packages whose modules are found by listing."""
 FOREIGN = "compat/"
 """Interfaces of other projects: who calls them is not here."""
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+"""Of a document, what is no prose."""
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -86,7 +89,9 @@ def dead() -> dict[str, str]:
     uses = {name for tree in trees.values() for name in used(tree)}
     for pattern in TEXTS:
         for path in ROOT.glob(pattern):
-            uses.update(WORD.findall(path.read_text(encoding="utf-8")))
+            text = path.read_text(encoding="utf-8")
+            for part in CODE.findall(text) if path.suffix == ".md" else [text]:
+                uses.update(WORD.findall(part))
     found: dict[str, str] = {}
     for path, tree in trees.items():
         module = path.relative_to(PACKAGE).with_suffix("").as_posix()

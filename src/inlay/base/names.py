@@ -48,10 +48,6 @@ class NameSupply:
         self._taken.add(name)
         return name
 
-    def reserve(self, *names: str) -> None:
-        """Never give these names."""
-        self._taken.update(names)
-
     def __contains__(self, name: object) -> bool:
         return name in self._taken
 

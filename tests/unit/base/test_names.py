@@ -16,9 +16,8 @@ def test_fresh_names_do_not_grow() -> None:
     assert supply.fresh("x_2") == "x_4"
     assert supply.fresh("conv1") == "conv1"
     assert supply.fresh("conv1") == "conv1_1"
-    supply.reserve("y")
-    assert supply.fresh("y") == "y_1"
-    assert "y_1" in supply
+    assert "conv1_1" in supply
+    assert "y" not in supply
 
 
 @given(st.lists(st.sampled_from(["x", "x_1", "x_2", "t", "_1", "x_1_1"])))
