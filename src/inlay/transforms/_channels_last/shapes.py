@@ -1,16 +1,17 @@
-"""Reshapes that cut axes into parts or join parts to axes: of channels, or of rows and columns."""
+"""What cuts axes into parts or joins parts to axes: of channels, or of rows and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.expr import Int
+from inlay.arith.expr import Int, floordiv, lit
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
+from inlay.ops.blocks import BlockAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.transforms._axes import split_axes
-from inlay.transforms._channels_last.site import Rule, Site
+from inlay.transforms._channels_last.site import LEAST_CHANNELS, Rule, Site
 
 
 def _reshape(site: Site) -> Expr | None:
@@ -57,4 +58,47 @@ def _with_second_last(parts: Sequence[Sequence[int]]) -> list[int]:
     return [a for part in (first, *spatial, channels) for a in part]
 
 
-RULES: dict[str, Rule] = {"reshape": _reshape}
+# --------------------------------------------------------------------------- squares of an image
+
+
+def _depth_to_space(site: Site) -> Expr | None:
+    """Channels become squares of pixels, of which each is contiguous. A few of them fill no vector."""
+    x, result = site.twin(site.call.args[0]), site.call.type
+    assert isinstance(site.attrs, BlockAttrs)
+    assert isinstance(result, TensorType), "an image is a tensor"
+    n, c, height, width = result.shape
+    if x is None or c.value is None or c.value < LEAST_CHANNELS:
+        return None
+    b = lit(site.attrs.block)
+    parts = (c, b, b) if site.attrs.column_row else (b, b, c)
+    order = (0, 1, 4, 2, 5, 3) if site.attrs.column_row else (0, 1, 3, 2, 4, 5)
+    cut = (n, floordiv(height, b), floordiv(width, b), *parts)
+    return _through(site, x, cut, order, (n, height, width, c))
+
+
+def _space_to_depth(site: Site) -> Expr | None:
+    """Squares of pixels become channels of one."""
+    x, result = site.twin(site.call.args[0]), site.call.type
+    assert isinstance(site.attrs, BlockAttrs)
+    assert isinstance(result, TensorType), "an image is a tensor"
+    n, c, height, width = result.shape
+    if x is None:
+        return None
+    b = lit(site.attrs.block)
+    order = (0, 1, 3, 5, 2, 4) if site.attrs.column_row else (0, 1, 3, 2, 4, 5)
+    cut = (n, height, b, width, b, floordiv(c, b * b))
+    return _through(site, x, cut, order, (n, height, width, c))
+
+
+def _through(site: Site, x: Expr, cut: Sequence[Int], order: tuple[int, ...], last: Sequence[Int]) -> Expr:
+    """Return a twin cut into more axes, these in another order, and joined again."""
+    parts = site.op("reshape", (x, make.shape_const(cut)), None)
+    moved = site.op("transpose", (parts,), PermAttrs(order))
+    return site.back(site.op("reshape", (moved, make.shape_const(last)), None))
+
+
+RULES: dict[str, Rule] = {
+    "reshape": _reshape,
+    "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
+}

@@ -98,3 +98,6 @@ def moved_axis(axis: int, rank: int) -> int:
 
 
 Rule = Callable[[Site], "Expr | None"]
+
+LEAST_CHANNELS = 8
+"""Of what is moved or resampled with its channels last."""
