@@ -349,3 +349,10 @@ def test_squares_are_moved_with_channels_last(mode: str):
     count = check(network(nodes, weights, ["n", 2]), x=noise(*SHAPE))
     assert count["transpose"] == 3  # of the input, and of each of the two
     assert count["depth_to_space"] == count["space_to_depth"] == 0
+
+
+def test_rows_that_join_channels_are_read_as_they_are():
+    """No twin is made where channels and rows become one axis: it would be read in the order that it has."""
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Reshape", ["a", "shape"], ["y"])]
+    m = network(nodes, {"w": noise(5, 3, 1, 1), "shape": np.array([0, 45, 8])}, ["n", 45, 8])
+    assert check(m, x=noise(*SHAPE))["transpose"] == 2  # of the input and the output

@@ -36,17 +36,19 @@ def _cut(site: Site, before: Sequence[Int], after: Sequence[Int]) -> Expr | None
 
 
 def _join(site: Site, before: Sequence[Int], after: Sequence[Int]) -> Expr | None:
-    """`[n, *parts of c, *parts of s]` as `[n, c, *s]`, where the last axis in memory is of channels."""
+    """`[n, *parts of c, *parts of s]` as `[n, c, *s]`, where parts of the channels are last in memory."""
     found, parts = site.made_by_transpose(site.call.args[0]), split_axes(after, before)
     if found is None or parts is None:
         return None
     source, perm = found
-    if perm.index(len(perm) - 1) not in parts[1]:
+    assert isinstance(source.type, TensorType), "a transpose is of a tensor"
+    wide = [axis for axis, size in enumerate(source.type.shape) if size != 1]
+    channels = sorted(perm[a] for a in parts[1] if before[a] != 1)
+    if not channels or channels != wide[-len(channels) :]:
         return None
     order = tuple([perm[a] for a in _with_second_last(parts)])
-    assert isinstance(source.type, TensorType), "a transpose is of a tensor"
-    moved = [axis for axis in order if source.type.shape[axis] != 1]
-    if moved != sorted(moved):
+    moved = [axis for axis in order if axis in wide]
+    if moved != wide:
         source = site.op("transpose", (source,), PermAttrs(order))
     last = make.shape_const((after[0], *after[2:], after[1]))
     return site.back(site.op("reshape", (source, last), None))
