@@ -45,7 +45,13 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._channels_last import reductions, shapes
-from inlay.transforms._channels_last.site import LEAST_CHANNELS, Rule, Site, moved_axis, to_last
+from inlay.transforms._channels_last.layout_match import (
+    LEAST_CHANNELS,
+    LayoutMatch,
+    Rule,
+    moved_axis,
+    to_last,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def run(module: Module, context: PassContext) -> Module:
             rule = _elementwise
         if rule is None or not isinstance(value.type, TensorType):
             return None
-        return rule(Site(operators, block, definition, value, value.callee.attrs, has_lines))
+        return rule(LayoutMatch(operators, block, definition, value, value.callee.attrs, has_lines))
 
     return rewrite_module(module, step)
 
@@ -89,41 +95,43 @@ def _is_of_lines(e: Expr) -> bool:
     return isinstance(x, TensorType) and len(x.shape) == 3
 
 
-def _conv(site: Site) -> Expr | None:
-    assert isinstance(site.attrs, ConvAttrs)
-    return _last_conv(site, site.last(site.call.args[0]), site.attrs, ())
+def _conv(matched: LayoutMatch) -> Expr | None:
+    assert isinstance(matched.attrs, ConvAttrs)
+    return _last_conv(matched, matched.last(matched.call.args[0]), matched.attrs, ())
 
 
-def _integer_conv(site: Site) -> Expr | None:
+def _integer_conv(matched: LayoutMatch) -> Expr | None:
     """As for floats; padding with a number in front becomes that of the convolution."""
-    assert isinstance(site.attrs, ConvAttrs)
-    x, _, *zeros = site.call.args
-    attrs = IntegerConvAttrs(**{f.name: getattr(site.attrs, f.name) for f in fields(site.attrs)})
+    assert isinstance(matched.attrs, ConvAttrs)
+    x, _, *zeros = matched.call.args
+    attrs = IntegerConvAttrs(**{f.name: getattr(matched.attrs, f.name) for f in fields(matched.attrs)})
     if not all(map(_is_zero, zeros)):
-        return _last_conv(site, site.last(x), attrs, zeros)
-    twin = site.twin(x)
-    padding = None if any(attrs.pads) else _padding(site, x if twin is None else twin, last=twin is not None)
+        return _last_conv(matched, matched.last(x), attrs, zeros)
+    twin = matched.twin(x)
+    padding = (
+        None if any(attrs.pads) else _padding(matched, x if twin is None else twin, last=twin is not None)
+    )
     if padding is None:
-        return _last_conv(site, site.last(x), attrs, ())
+        return _last_conv(matched, matched.last(x), attrs, ())
     inner, pads, outside = padding
-    source = site.last(inner) if twin is None else inner
-    return _last_conv(site, source, replace(attrs, pads=pads, outside=outside), ())
+    source = matched.last(inner) if twin is None else inner
+    return _last_conv(matched, source, replace(attrs, pads=pads, outside=outside), ())
 
 
 def _is_zero(e: Expr) -> bool:
     return isinstance(e, Const) and isinstance(e.value, np.ndarray) and not e.value.any()
 
 
-def _padding(site: Site, e: Expr, *, last: bool) -> tuple[Expr, tuple[int, ...], int] | None:
+def _padding(matched: LayoutMatch, e: Expr, *, last: bool) -> tuple[Expr, tuple[int, ...], int] | None:
     """Return what is padded with a number along spatial axes only, how far, and the number.
 
     Args:
-        site: of the convolution.
+        matched: of the convolution.
         e: its input.
         last: whether channels are the last axis.
     """
-    made = site.block.definition(e)
-    if not isinstance(made, Call) or not isinstance(made.callee, OpRef) or made.place != site.call.place:
+    made = matched.block.definition(e)
+    if not isinstance(made, Call) or not isinstance(made.callee, OpRef) or made.place != matched.call.place:
         return None
     if made.callee.attrs != PadAttrs():
         return None
@@ -133,7 +141,7 @@ def _padding(site: Site, e: Expr, *, last: bool) -> tuple[Expr, tuple[int, ...],
     value = fill[0].value if fill and isinstance(fill[0], Const) else None
     if min(numbers) < 0 or (fill and not isinstance(value, np.ndarray)):
         return None
-    rank = site.rank_of(x)
+    rank = matched.rank_of(x)
     spatial = range(1, rank - 1) if last else range(2, rank)
     sides = [numbers[side * rank + axis] for side in (0, 1) for axis in spatial]
     if sum(numbers) != sum(sides):
@@ -141,28 +149,28 @@ def _padding(site: Site, e: Expr, *, last: bool) -> tuple[Expr, tuple[int, ...],
     return x, tuple(sides), int(value) if isinstance(value, np.ndarray) else 0
 
 
-def _last_conv(site: Site, source: Expr, attrs: ConvAttrs, zeros: Sequence[Expr]) -> Expr | None:
+def _last_conv(matched: LayoutMatch, source: Expr, attrs: ConvAttrs, zeros: Sequence[Expr]) -> Expr | None:
     """Return a convolution of an input with channels last."""
-    x, w, *_ = site.call.args
-    rank = site.rank
+    x, w, *_ = matched.call.args
+    rank = matched.rank
     suffix = "_integer" if isinstance(attrs, IntegerConvAttrs) else ""
     if not (_is_depthwise(x, w, attrs) and not zeros):
-        weights = site.transposed(w, (*range(2, rank), 1, 0))
-        return site.instead((source, weights, *zeros), attrs, f"conv_nhwc{suffix}")
-    taps = site.transposed(w, (*range(2, rank), 0, 1))
+        weights = matched.transposed(w, (*range(2, rank), 1, 0))
+        return matched.instead((source, weights, *zeros), attrs, f"conv_nhwc{suffix}")
+    taps = matched.transposed(w, (*range(2, rank), 0, 1))
     assert isinstance(taps.type, TensorType)
     shape = taps.type.shape[:-1]
     if isinstance(taps, Const) and isinstance(taps.value, np.ndarray):
         taps = make.const(taps.value.reshape(taps.value.shape[:-1]), span=taps.span)
     else:
-        taps = site.op("reshape", (taps, make.shape_const(shape)), None)
+        taps = matched.op("reshape", (taps, make.shape_const(shape)), None)
     window = (attrs.strides, attrs.pads, attrs.dilations)
     depthwise = (
         IntegerDepthwiseAttrs(*window, attrs.outside)
         if isinstance(attrs, IntegerConvAttrs)
         else DepthwiseAttrs(*window)
     )
-    return site.instead((source, taps), depthwise, f"depthwise_conv_nhwc{suffix}")
+    return matched.instead((source, taps), depthwise, f"depthwise_conv_nhwc{suffix}")
 
 
 def _is_depthwise(x: Expr, w: Expr, attrs: ConvAttrs) -> bool:
@@ -172,102 +180,104 @@ def _is_depthwise(x: Expr, w: Expr, attrs: ConvAttrs) -> bool:
     return attrs.groups > 1 and channels == attrs.groups and outputs == channels
 
 
-def _pool(site: Site) -> Expr | None:
-    x = site.twin(site.call.args[0])
-    if x is None or getattr(site.attrs, "channels_last", True):
+def _pool(matched: LayoutMatch) -> Expr | None:
+    x = matched.twin(matched.call.args[0])
+    if x is None or getattr(matched.attrs, "channels_last", True):
         return None
-    return site.instead((x,), replace(site.attrs, channels_last=True))
+    return matched.instead((x,), replace(matched.attrs, channels_last=True))
 
 
-def _one_axis(site: Site) -> Expr | None:
+def _one_axis(matched: LayoutMatch) -> Expr | None:
     """An operator whose first operand has an attribute `axis`; the others have rank 1 or less."""
-    x, *others = site.call.args
-    twin = site.twin(x)
-    if twin is None or any(site.rank_of(o) > 1 for o in others):
+    x, *others = matched.call.args
+    twin = matched.twin(x)
+    if twin is None or any(matched.rank_of(o) > 1 for o in others):
         return None
-    axis = moved_axis(site.attrs.axis, site.rank)
-    return site.instead((twin, *others), replace(site.attrs, axis=axis))
+    axis = moved_axis(matched.attrs.axis, matched.rank)
+    return matched.instead((twin, *others), replace(matched.attrs, axis=axis))
 
 
-def _gather(site: Site) -> Expr | None:
+def _gather(matched: LayoutMatch) -> Expr | None:
     """A table, read at the places that a twin says, is read at them in another order."""
-    table, index = site.call.args
-    twin = site.twin(index)
-    return None if twin is None or site.rank_of(table) != 1 else site.instead((table, twin), site.attrs)
+    table, index = matched.call.args
+    twin = matched.twin(index)
+    return (
+        None if twin is None or matched.rank_of(table) != 1 else matched.instead((table, twin), matched.attrs)
+    )
 
 
-def _concat(site: Site) -> Expr | None:
-    args = site.call.args
-    twins = sum(site.twin(a) is not None for a in args)
-    if site.rank < 3 or twins == 0 or 2 * twins < len(args):
+def _concat(matched: LayoutMatch) -> Expr | None:
+    args = matched.call.args
+    twins = sum(matched.twin(a) is not None for a in args)
+    if matched.rank < 3 or twins == 0 or 2 * twins < len(args):
         return None
-    axis = moved_axis(site.attrs.axis, site.rank)
-    attrs = replace(site.attrs, axis=axis)
-    return site.instead([site.last(a) for a in args], attrs)
+    axis = moved_axis(matched.attrs.axis, matched.rank)
+    attrs = replace(matched.attrs, axis=axis)
+    return matched.instead([matched.last(a) for a in args], attrs)
 
 
-def _pad(site: Site) -> Expr | None:
-    x, pads, *fill = site.call.args
-    twin = site.twin(x)
+def _pad(matched: LayoutMatch) -> Expr | None:
+    x, pads, *fill = matched.call.args
+    twin = matched.twin(x)
     values = pads.type.values if isinstance(pads.type, ShapeType) else ()
-    if twin is None or None in values or not isinstance(site.attrs, PadAttrs):
+    if twin is None or None in values or not isinstance(matched.attrs, PadAttrs):
         return None
-    rank, order = site.rank, to_last(site.rank)
+    rank, order = matched.rank, to_last(matched.rank)
     moved = [values[side * rank + axis] for side in (0, 1) for axis in order]
     shape = make.shape_const([v for v in moved if v is not None])
-    return site.instead((twin, shape, *fill), site.attrs)
+    return matched.instead((twin, shape, *fill), matched.attrs)
 
 
-def _slice(site: Site) -> Expr | None:
-    x, *bounds = site.call.args
-    twin = site.twin(x)
+def _slice(matched: LayoutMatch) -> Expr | None:
+    x, *bounds = matched.call.args
+    twin = matched.twin(x)
     if twin is None:
         return None
-    axes = tuple([moved_axis(a, site.rank) for a in site.attrs.axes])
-    return site.instead((twin, *bounds), replace(site.attrs, axes=axes))
+    axes = tuple([moved_axis(a, matched.rank) for a in matched.attrs.axes])
+    return matched.instead((twin, *bounds), replace(matched.attrs, axes=axes))
 
 
-def _resize(site: Site) -> Expr | None:
+def _resize(matched: LayoutMatch) -> Expr | None:
     """Channels side by side take the same taps. A few of them fill no vector."""
-    x, shape = site.call.args
-    twin = site.twin(x)
+    x, shape = matched.call.args
+    twin = matched.twin(x)
     sizes = shape.type.values if isinstance(shape.type, ShapeType) else ()
     channels = sizes[1].value if len(sizes) > 1 and sizes[1] is not None else None
     if twin is None or None in sizes or channels is None or channels < LEAST_CHANNELS:
         return None
-    order = to_last(site.rank)
+    order = to_last(matched.rank)
     moved = make.shape_const([v for v in (sizes[axis] for axis in order) if v is not None])
-    scales = tuple([site.attrs.scales[axis] for axis in order]) if site.attrs.scales else ()
-    return site.instead((twin, moved), replace(site.attrs, scales=scales))
+    scales = tuple([matched.attrs.scales[axis] for axis in order]) if matched.attrs.scales else ()
+    return matched.instead((twin, moved), replace(matched.attrs, scales=scales))
 
 
-def _transpose(site: Site) -> Expr | None:
+def _transpose(matched: LayoutMatch) -> Expr | None:
     """A transpose of a transpose is one, or nothing."""
-    found = site.made_by_transpose(site.call.args[0])
-    if found is None or not isinstance(site.attrs, PermAttrs):
+    found = matched.made_by_transpose(matched.call.args[0])
+    if found is None or not isinstance(matched.attrs, PermAttrs):
         return None
     source, inner = found
-    perm = tuple([inner[a] for a in site.attrs.perm])
-    if perm == tuple(range(site.rank)):
+    perm = tuple([inner[a] for a in matched.attrs.perm])
+    if perm == tuple(range(matched.rank)):
         return source
-    return site.block.make(site.definition.op, (source,), PermAttrs(perm))
+    return matched.block.make(matched.definition.op, (source,), PermAttrs(perm))
 
 
-def _elementwise(site: Site) -> Expr | None:
-    assert isinstance(site.call.type, TensorType)
-    rank = len(site.call.type.shape)
+def _elementwise(matched: LayoutMatch) -> Expr | None:
+    assert isinstance(matched.call.type, TensorType)
+    rank = len(matched.call.type.shape)
     if rank < 3:
         return None
-    args = site.call.args
+    args = matched.call.args
     if not all(isinstance(a.type, TensorType) for a in args):
         return None  # shapes and other control operands say where axes are
-    twins = [site.twin(a) if site.rank_of(a) == rank else None for a in args]
+    twins = [matched.twin(a) if matched.rank_of(a) == rank else None for a in args]
     has = sum(t is not None for t in twins)
     costly = sum(t is None and not _is_small(a, rank) for t, a in zip(twins, args, strict=True))
     if has == 0 or costly > has:
         return None
-    moved = [_aligned(site, a, rank) if t is None else t for t, a in zip(twins, args, strict=True)]
-    return site.instead(moved, site.attrs)
+    moved = [_aligned(matched, a, rank) if t is None else t for t, a in zip(twins, args, strict=True)]
+    return matched.instead(moved, matched.attrs)
 
 
 def _is_small(e: Expr, rank: int) -> bool:
@@ -278,7 +288,7 @@ def _is_small(e: Expr, rank: int) -> bool:
     return sum(d != 1 for d in e.type.shape) <= 1 and len(e.type.shape) <= rank
 
 
-def _aligned(site: Site, e: Expr, rank: int) -> Expr:
+def _aligned(matched: LayoutMatch, e: Expr, rank: int) -> Expr:
     """Return an operand that broadcasts against `[n, c, *s]` so that it does against `[n, *s, c]`."""
     assert isinstance(e.type, TensorType)
     shape = e.type.shape
@@ -290,8 +300,8 @@ def _aligned(site: Site, e: Expr, rank: int) -> Expr:
             numbers = [1] * (rank - len(shape)) + list(e.value.shape)
             e = make.const(e.value.reshape(numbers), span=e.span)
         else:
-            e = site.op("reshape", (e, make.shape_const(wide)), None)
-    return site.transposed(e, to_last(rank))
+            e = matched.op("reshape", (e, make.shape_const(wide)), None)
+    return matched.transposed(e, to_last(rank))
 
 
 _WINDOWS = ("conv", "conv_integer", "max_pool", "average_pool")

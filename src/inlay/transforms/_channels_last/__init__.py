@@ -1,4 +1,4 @@
-"""Rules of `convert_layout`: each a function from a `Site` to what has its channels last, or None.
+"""Rules of `convert_layout`: each a function from a `LayoutMatch` to what has its channels last, or None.
 
-Start reading at `site.py`.
+Start reading at `layout_match.py`.
 """

@@ -15,27 +15,27 @@ from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 from inlay.ops.normalization import GroupNormAttrs
 from inlay.ops.reduction import ReduceAttrs
-from inlay.transforms._channels_last.site import Rule, Site, moved_axis, to_last
+from inlay.transforms._channels_last.layout_match import LayoutMatch, Rule, moved_axis, to_last
 
 
-def _reduce(site: Site) -> Expr | None:
-    twin = site.twin(site.call.args[0])
+def _reduce(matched: LayoutMatch) -> Expr | None:
+    twin = matched.twin(matched.call.args[0])
     if twin is None:
         return None
-    rank = site.rank
-    axes = {a % rank for a in site.attrs.axes}
-    moved = replace(site.attrs, axes=tuple(sorted(moved_axis(a, rank) for a in axes)))
-    if len(axes) > 1 and 1 not in axes and _is_by_line(site.definition.name, twin):
-        line = replace(site.attrs, axes=moved.axes[1:], keepdims=True)
-        twin = site.op(site.definition.name, (twin,), line)
-        if site.attrs.keepdims:
+    rank = matched.rank
+    axes = {a % rank for a in matched.attrs.axes}
+    moved = replace(matched.attrs, axes=tuple(sorted(moved_axis(a, rank) for a in axes)))
+    if len(axes) > 1 and 1 not in axes and _is_by_line(matched.definition.name, twin):
+        line = replace(matched.attrs, axes=moved.axes[1:], keepdims=True)
+        twin = matched.op(matched.definition.name, (twin,), line)
+        if matched.attrs.keepdims:
             moved = replace(moved, axes=moved.axes[:1])
-    if site.attrs.keepdims:
-        return site.instead((twin,), moved)
+    if matched.attrs.keepdims:
+        return matched.instead((twin,), moved)
     kept = [a for a in to_last(rank) if a not in axes]
     if kept != sorted(kept):
         return None
-    return site.block.make(site.definition.op, (twin,), moved)
+    return matched.block.make(matched.definition.op, (twin,), moved)
 
 
 def _is_by_line(name: str, twin: Expr) -> bool:
@@ -52,57 +52,57 @@ def _is_by_line(name: str, twin: Expr) -> bool:
     return name in _BY_LINES and is_exact and len(known) == len(numbers) and prod(known) >= _LARGE
 
 
-def _instance_norm(site: Site) -> Expr | None:
+def _instance_norm(matched: LayoutMatch) -> Expr | None:
     """Two means for each channel, of which vectors hold neighbors, and what is left is by element."""
-    return _normalized(site, lambda mean: mean)
+    return _normalized(matched, lambda mean: mean)
 
 
-def _group_norm(site: Site) -> Expr | None:
+def _group_norm(matched: LayoutMatch) -> Expr | None:
     """As for each channel; then the mean of a group is that of its channels."""
-    assert isinstance(site.attrs, GroupNormAttrs)
-    groups = lit(site.attrs.groups)
+    assert isinstance(matched.attrs, GroupNormAttrs)
+    groups = lit(matched.attrs.groups)
 
     def of_groups(mean: Expr) -> Expr:
         assert isinstance(mean.type, TensorType), "a mean is a tensor"
         shape = mean.type.shape
         cut = (*shape[:-1], groups, floordiv(shape[-1], groups))
-        one = site.op("reshape", (mean, make.shape_const(cut)), None)
-        one = site.op("reduce_mean", (one,), ReduceAttrs((-1,), keepdims=True))
-        each = site.op("broadcast_to", (one, make.shape_const(cut)), None)
-        return site.op("reshape", (each, make.shape_const(shape)), None)
+        one = matched.op("reshape", (mean, make.shape_const(cut)), None)
+        one = matched.op("reduce_mean", (one,), ReduceAttrs((-1,), keepdims=True))
+        each = matched.op("broadcast_to", (one, make.shape_const(cut)), None)
+        return matched.op("reshape", (each, make.shape_const(shape)), None)
 
-    return _normalized(site, of_groups)
+    return _normalized(matched, of_groups)
 
 
-def _normalized(site: Site, of_groups: Callable[[Expr], Expr]) -> Expr | None:
+def _normalized(matched: LayoutMatch, of_groups: Callable[[Expr], Expr]) -> Expr | None:
     """Return `(x - mean) / sqrt(variance + epsilon) * scale + bias`.
 
     Args:
-        site: a normalization of `[n, c, *s]`.
+        matched: a normalization of `[n, c, *s]`.
         of_groups: gives for means `[n, ..., c]` of channels those of the groups of each.
     """
-    x, *weights = site.call.args
+    x, *weights = matched.call.args
     assert isinstance(x.type, TensorType), "what is normalized is a tensor"
-    twin, dtype = site.twin(x), x.type.dtype
+    twin, dtype = matched.twin(x), x.type.dtype
     if twin is None or dtype.itemsize < F32.itemsize:
         return None
-    centered = site.op("sub", (twin, of_groups(_mean(site, twin))), None)
-    variance = of_groups(_mean(site, site.op("mul", (centered, centered), None)))
-    epsilon = make.const(np.asarray(site.attrs.epsilon, dtype.numpy))
-    scale = site.op("rsqrt", (site.op("add", (variance, epsilon), None),), None)
+    centered = matched.op("sub", (twin, of_groups(_mean(matched, twin))), None)
+    variance = of_groups(_mean(matched, matched.op("mul", (centered, centered), None)))
+    epsilon = make.const(np.asarray(matched.attrs.epsilon, dtype.numpy))
+    scale = matched.op("rsqrt", (matched.op("add", (variance, epsilon), None),), None)
     if weights:
-        scale = site.op("mul", (scale, weights[0]), None)
-    y = site.op("mul", (centered, scale), None)
-    return site.back(y if len(weights) < 2 else site.op("add", (y, weights[1]), None))
+        scale = matched.op("mul", (scale, weights[0]), None)
+    y = matched.op("mul", (centered, scale), None)
+    return matched.back(y if len(weights) < 2 else matched.op("add", (y, weights[1]), None))
 
 
-def _mean(site: Site, twin: Expr) -> Expr:
+def _mean(matched: LayoutMatch, twin: Expr) -> Expr:
     """Return the mean of each channel of an image."""
-    axes = tuple(range(1, site.rank - 1))
+    axes = tuple(range(1, matched.rank - 1))
     if len(axes) > 1 and _is_by_line("reduce_mean", twin):
-        twin = site.op("reduce_mean", (twin,), ReduceAttrs(axes[1:], keepdims=True))
+        twin = matched.op("reduce_mean", (twin,), ReduceAttrs(axes[1:], keepdims=True))
         axes = axes[:1]
-    return site.op("reduce_mean", (twin,), ReduceAttrs(axes, keepdims=True))
+    return matched.op("reduce_mean", (twin,), ReduceAttrs(axes, keepdims=True))
 
 
 _BY_LINES = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")

@@ -11,33 +11,33 @@ from inlay.ir.types import TensorType
 from inlay.ops.blocks import BlockAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.transforms._axes import split_axes
-from inlay.transforms._channels_last.site import LEAST_CHANNELS, Rule, Site
+from inlay.transforms._channels_last.layout_match import LEAST_CHANNELS, LayoutMatch, Rule
 
 
-def _reshape(site: Site) -> Expr | None:
-    x, result = site.call.args[0], site.call.type
+def _reshape(matched: LayoutMatch) -> Expr | None:
+    x, result = matched.call.args[0], matched.call.type
     assert isinstance(x.type, TensorType), "the operand of a reshape is a tensor"
     assert isinstance(result, TensorType), "a reshape is a tensor"
     before, after = x.type.shape, result.shape
     if len(before) < len(after):
-        return _cut(site, before, after)
-    return _join(site, before, after) if 3 <= len(after) < len(before) else None
+        return _cut(matched, before, after)
+    return _join(matched, before, after) if 3 <= len(after) < len(before) else None
 
 
-def _cut(site: Site, before: Sequence[Int], after: Sequence[Int]) -> Expr | None:
+def _cut(matched: LayoutMatch, before: Sequence[Int], after: Sequence[Int]) -> Expr | None:
     """`[n, c, *s]` as `[n, *parts of c, *parts of s]`, as where channels are shuffled."""
-    twin, parts = site.twin(site.call.args[0]), split_axes(before, after)
+    twin, parts = matched.twin(matched.call.args[0]), split_axes(before, after)
     if twin is None or parts is None:
         return None
     order = _with_second_last(parts)
-    cut = site.op("reshape", (twin, make.shape_const([after[a] for a in order])), None)
+    cut = matched.op("reshape", (twin, make.shape_const([after[a] for a in order])), None)
     back = PermAttrs(tuple([order.index(a) for a in range(len(order))]))
-    return site.block.make(site.operators.definition("transpose").op, (cut,), back)
+    return matched.block.make(matched.operators.definition("transpose").op, (cut,), back)
 
 
-def _join(site: Site, before: Sequence[Int], after: Sequence[Int]) -> Expr | None:
+def _join(matched: LayoutMatch, before: Sequence[Int], after: Sequence[Int]) -> Expr | None:
     """`[n, *parts of c, *parts of s]` as `[n, c, *s]`, where parts of the channels are last in memory."""
-    found, parts = site.made_by_transpose(site.call.args[0]), split_axes(after, before)
+    found, parts = matched.made_by_transpose(matched.call.args[0]), split_axes(after, before)
     if found is None or parts is None:
         return None
     source, perm = found
@@ -49,9 +49,9 @@ def _join(site: Site, before: Sequence[Int], after: Sequence[Int]) -> Expr | Non
     order = tuple([perm[a] for a in _with_second_last(parts)])
     moved = [axis for axis in order if axis in wide]
     if moved != wide:
-        source = site.op("transpose", (source,), PermAttrs(order))
+        source = matched.op("transpose", (source,), PermAttrs(order))
     last = make.shape_const((after[0], *after[2:], after[1]))
-    return site.back(site.op("reshape", (source, last), None))
+    return matched.back(matched.op("reshape", (source, last), None))
 
 
 def _with_second_last(parts: Sequence[Sequence[int]]) -> list[int]:
@@ -63,40 +63,42 @@ def _with_second_last(parts: Sequence[Sequence[int]]) -> list[int]:
 # --------------------------------------------------------------------------- squares of an image
 
 
-def _depth_to_space(site: Site) -> Expr | None:
+def _depth_to_space(matched: LayoutMatch) -> Expr | None:
     """Channels become squares of pixels, of which each is contiguous. A few of them fill no vector."""
-    x, result = site.twin(site.call.args[0]), site.call.type
-    assert isinstance(site.attrs, BlockAttrs)
+    x, result = matched.twin(matched.call.args[0]), matched.call.type
+    assert isinstance(matched.attrs, BlockAttrs)
     assert isinstance(result, TensorType), "an image is a tensor"
     n, c, height, width = result.shape
     if x is None or c.value is None or c.value < LEAST_CHANNELS:
         return None
-    b = lit(site.attrs.block)
-    parts = (c, b, b) if site.attrs.column_row else (b, b, c)
-    order = (0, 1, 4, 2, 5, 3) if site.attrs.column_row else (0, 1, 3, 2, 4, 5)
+    b = lit(matched.attrs.block)
+    parts = (c, b, b) if matched.attrs.column_row else (b, b, c)
+    order = (0, 1, 4, 2, 5, 3) if matched.attrs.column_row else (0, 1, 3, 2, 4, 5)
     cut = (n, floordiv(height, b), floordiv(width, b), *parts)
-    return _through(site, x, cut, order, (n, height, width, c))
+    return _through(matched, x, cut, order, (n, height, width, c))
 
 
-def _space_to_depth(site: Site) -> Expr | None:
+def _space_to_depth(matched: LayoutMatch) -> Expr | None:
     """Squares of pixels become channels of one."""
-    x, result = site.twin(site.call.args[0]), site.call.type
-    assert isinstance(site.attrs, BlockAttrs)
+    x, result = matched.twin(matched.call.args[0]), matched.call.type
+    assert isinstance(matched.attrs, BlockAttrs)
     assert isinstance(result, TensorType), "an image is a tensor"
     n, c, height, width = result.shape
     if x is None:
         return None
-    b = lit(site.attrs.block)
-    order = (0, 1, 3, 5, 2, 4) if site.attrs.column_row else (0, 1, 3, 2, 4, 5)
+    b = lit(matched.attrs.block)
+    order = (0, 1, 3, 5, 2, 4) if matched.attrs.column_row else (0, 1, 3, 2, 4, 5)
     cut = (n, height, b, width, b, floordiv(c, b * b))
-    return _through(site, x, cut, order, (n, height, width, c))
+    return _through(matched, x, cut, order, (n, height, width, c))
 
 
-def _through(site: Site, x: Expr, cut: Sequence[Int], order: tuple[int, ...], last: Sequence[Int]) -> Expr:
+def _through(
+    matched: LayoutMatch, x: Expr, cut: Sequence[Int], order: tuple[int, ...], last: Sequence[Int]
+) -> Expr:
     """Return a twin cut into more axes, these in another order, and joined again."""
-    parts = site.op("reshape", (x, make.shape_const(cut)), None)
-    moved = site.op("transpose", (parts,), PermAttrs(order))
-    return site.back(site.op("reshape", (moved, make.shape_const(last)), None))
+    parts = matched.op("reshape", (x, make.shape_const(cut)), None)
+    moved = matched.op("transpose", (parts,), PermAttrs(order))
+    return matched.back(matched.op("reshape", (moved, make.shape_const(last)), None))
 
 
 RULES: dict[str, Rule] = {

@@ -29,7 +29,7 @@ def to_second(rank: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class LayoutMatch:
     """A call under consideration."""
 
     operators: OperatorTable
@@ -97,7 +97,7 @@ def moved_axis(axis: int, rank: int) -> int:
     return to_last(rank).index(axis % rank)
 
 
-Rule = Callable[[Site], "Expr | None"]
+Rule = Callable[[LayoutMatch], "Expr | None"]
 
 LEAST_CHANNELS = 8
 """Of what is moved or resampled with its channels last."""
