@@ -45,13 +45,7 @@ from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._channels_last import reductions, shapes
-from inlay.transforms._channels_last.layout_match import (
-    LEAST_CHANNELS,
-    LayoutMatch,
-    Rule,
-    moved_axis,
-    to_last,
-)
+from inlay.transforms._channels_last.layout_match import LayoutMatch, Rule, moved_axis, to_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +237,7 @@ def _resize(matched: LayoutMatch) -> Expr | None:
     twin = matched.twin(x)
     sizes = shape.type.values if isinstance(shape.type, ShapeType) else ()
     channels = sizes[1].value if len(sizes) > 1 and sizes[1] is not None else None
-    if twin is None or None in sizes or channels is None or channels < LEAST_CHANNELS:
+    if twin is None or None in sizes or channels is None or channels < _LEAST_CHANNELS:
         return None
     order = to_last(matched.rank)
     moved = make.shape_const([v for v in (sizes[axis] for axis in order) if v is not None])
@@ -303,6 +297,9 @@ def _aligned(matched: LayoutMatch, e: Expr, rank: int) -> Expr:
             e = matched.op("reshape", (e, make.shape_const(wide)), None)
     return matched.transposed(e, to_last(rank))
 
+
+_LEAST_CHANNELS = 8
+"""Of what is resampled with its channels last."""
 
 _WINDOWS = ("conv", "conv_integer", "max_pool", "average_pool")
 

@@ -335,22 +335,6 @@ def test_windows_are_cut_with_channels_last():
     assert check(m, x=noise(*SHAPE))["transpose"] == 2  # of the input, and the one that is written
 
 
-@pytest.mark.parametrize("mode", ["DCR", "CRD"])
-def test_squares_are_moved_with_channels_last(mode: str):
-    nodes = [
-        node("Conv", ["x", "w1"], ["a"]),
-        node("DepthToSpace", ["a"], ["b"], blocksize=2, mode=mode),
-        node("Conv", ["b", "w2"], ["c"]),
-        node("SpaceToDepth", ["c"], ["d"], blocksize=2),
-        node("Conv", ["d", "w3"], ["e"]),
-        node("ReduceMax", ["e"], ["y"], axes=[2, 3], keepdims=0),
-    ]
-    weights = {"w1": noise(32, 3, 1, 1), "w2": noise(5, 8, 1, 1), "w3": noise(2, 20, 1, 1)}
-    count = check(network(nodes, weights, ["n", 2]), x=noise(*SHAPE))
-    assert count["transpose"] == 3  # of the input, and of each of the two
-    assert count["depth_to_space"] == count["space_to_depth"] == 0
-
-
 def test_rows_that_join_channels_are_read_as_they_are():
     """No twin is made where channels and rows become one axis: it would be read in the order that it has."""
     nodes = [node("Conv", ["x", "w"], ["a"]), node("Reshape", ["a", "shape"], ["y"])]

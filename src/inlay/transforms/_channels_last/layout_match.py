@@ -98,6 +98,3 @@ def moved_axis(axis: int, rank: int) -> int:
 
 
 Rule = Callable[[LayoutMatch], "Expr | None"]
-
-LEAST_CHANNELS = 8
-"""Of what is moved or resampled with its channels last."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.expr import Int, floordiv, lit
+from inlay.arith.expr import Int
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
-from inlay.ops.blocks import BlockAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.transforms._axes import split_axes
-from inlay.transforms._channels_last.layout_match import LEAST_CHANNELS, LayoutMatch, Rule
+from inlay.transforms._channels_last.layout_match import LayoutMatch, Rule
 
 
 def _reshape(matched: LayoutMatch) -> Expr | None:
@@ -60,49 +59,4 @@ def _with_second_last(parts: Sequence[Sequence[int]]) -> list[int]:
     return [a for part in (first, *spatial, channels) for a in part]
 
 
-# --------------------------------------------------------------------------- squares of an image
-
-
-def _depth_to_space(matched: LayoutMatch) -> Expr | None:
-    """Channels become squares of pixels, of which each is contiguous. A few of them fill no vector."""
-    x, result = matched.twin(matched.call.args[0]), matched.call.type
-    assert isinstance(matched.attrs, BlockAttrs)
-    assert isinstance(result, TensorType), "an image is a tensor"
-    n, c, height, width = result.shape
-    if x is None or c.value is None or c.value < LEAST_CHANNELS:
-        return None
-    b = lit(matched.attrs.block)
-    parts = (c, b, b) if matched.attrs.column_row else (b, b, c)
-    order = (0, 1, 4, 2, 5, 3) if matched.attrs.column_row else (0, 1, 3, 2, 4, 5)
-    cut = (n, floordiv(height, b), floordiv(width, b), *parts)
-    return _through(matched, x, cut, order, (n, height, width, c))
-
-
-def _space_to_depth(matched: LayoutMatch) -> Expr | None:
-    """Squares of pixels become channels of one."""
-    x, result = matched.twin(matched.call.args[0]), matched.call.type
-    assert isinstance(matched.attrs, BlockAttrs)
-    assert isinstance(result, TensorType), "an image is a tensor"
-    n, c, height, width = result.shape
-    if x is None:
-        return None
-    b = lit(matched.attrs.block)
-    order = (0, 1, 3, 5, 2, 4) if matched.attrs.column_row else (0, 1, 3, 2, 4, 5)
-    cut = (n, height, b, width, b, floordiv(c, b * b))
-    return _through(matched, x, cut, order, (n, height, width, c))
-
-
-def _through(
-    matched: LayoutMatch, x: Expr, cut: Sequence[Int], order: tuple[int, ...], last: Sequence[Int]
-) -> Expr:
-    """Return a twin cut into more axes, these in another order, and joined again."""
-    parts = matched.op("reshape", (x, make.shape_const(cut)), None)
-    moved = matched.op("transpose", (parts,), PermAttrs(order))
-    return matched.back(matched.op("reshape", (moved, make.shape_const(last)), None))
-
-
-RULES: dict[str, Rule] = {
-    "reshape": _reshape,
-    "depth_to_space": _depth_to_space,
-    "space_to_depth": _space_to_depth,
-}
+RULES: dict[str, Rule] = {"reshape": _reshape}
