@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -243,6 +244,16 @@ def test_grouped_convolution(image: tuple, groups: int, channels: int, stride: i
     contraction(s, SMALL)
     lowered = hold_law(f, s, *([(4,), (1,)] if f.dims else [()]))
     assert " @register" in print_function(lowered)
+
+
+@pytest.mark.parametrize(("width", "is_half"), [(8, True), (4, True), (16, False)])
+def test_groups_of_half_a_register_take_one(width: int, *, is_half: bool) -> None:
+    """Panels of more groups shuffle what each of them reads."""
+    attrs = ConvAttrs((1, 1), (), groups=32 // width)
+    f = convolution("conv_nhwc", attrs, (1, 1, 3, 32), (1, 1, width, 32), epilogue=False)
+    s = Schedule(f)
+    contraction(s, replace(SMALL, vector_bytes=64, vector_registers=32))
+    assert ("in 0..8 vector" in print_function(hold_law(f, s))) == is_half
 
 
 @pytest.mark.parametrize(("width", "anew"), [(4, True), (2, False)])

@@ -262,7 +262,11 @@ def _own_panel(s: Schedule, block: str, target: Target, columns: int | None, *, 
     """Return the panel where nothing is packed."""
     itemsize = written(s.block(block)).dtype.itemsize
     one = target.lanes(itemsize)
-    if columns is None:
+    group = max(group_widths(s.block(block)), default=one)
+    if 0 < group < one and one // 2 % group == 0:
+        # Wider panels shuffle what more groups read, and keep it on the stack.
+        default, *others = panel_widths(target, group, None, None, sum_bytes=itemsize)
+    elif columns is None:
         default, others = 2 * one, [one, 4 * one] if mixes else [one]
     elif mixes:
         ranked = panel_widths(target, columns, None, None, sum_bytes=itemsize)
