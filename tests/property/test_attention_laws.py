@@ -19,7 +19,7 @@ TOLERANCE = {F64: 1e-12, F32: 2e-5, F16: 4e-3, BF16: 3e-2}
 
 
 @pytest.mark.llvm
-@settings(max_examples=examples(3))
+@settings(max_examples=examples(2))
 @given(attentions())
 def test_native_attention_means_what_the_program_means(a: Attention):
     compiled = compilation(a.module, cache="none", verify=True, threads=2)

@@ -54,7 +54,7 @@ def drawn(rng: random.Random, questions: Iterable[Question]) -> Choice:
     return Choice.of({q.name: rng.choice(q.options) for q in questions if rng.random() < 0.8})
 
 
-@settings(max_examples=examples(3))
+@settings(max_examples=examples(2))
 @given(st.integers(0, 1 << 30))
 def test_loops_mean_the_same_whatever_is_answered(seed: int) -> None:
     rng = random.Random(seed)

@@ -78,7 +78,7 @@ def test_programs_in_parts(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    "every", [pytest.param(10, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "every", [pytest.param(12, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 def test_operators(every, tmp_path) -> None:
     found = [(d, s) for d in table() if d.compute or d.loops for s in chosen(d)]

@@ -47,7 +47,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 @pytest.mark.llvm
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize(("per", "dtype", "has_zero"), FORMS)

@@ -236,7 +236,7 @@ def long_program(count: int) -> Module:
 
 
 def test_a_long_program_compiles_and_runs():
-    m = long_program(2000)
+    m = long_program(1500)
     program, lowered = compile_with_python_kernels(m)
     run_program(program, lowered, [np.ones(4, np.float32)])
 
