@@ -165,8 +165,8 @@ def test_data_types_and_recursion():
 
 
 def test_recursion_as_deep_as_memory():
-    text = LIST + "fn main() { @total(@build(int(10000)), int(0)) }"
-    assert run(text) == 50005000
+    text = LIST + "fn main() { @total(@build(int(20000)), int(0)) }"
+    assert run(text) == 200010000
 
 
 def test_patterns():

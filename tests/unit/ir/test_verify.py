@@ -128,7 +128,7 @@ def test_entries_and_places():
     assert ids(main(y, body=bad)) == ["ir.place"]
 
 
-@pytest.mark.parametrize("n", [10_000])
+@pytest.mark.parametrize("n", [10_000, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_a_long_program(n):
     x = tensor("x", 4)
     vs = [x, *(make.var(f"v{i}", x.type) for i in range(n))]

@@ -10,7 +10,6 @@ from inlay.bytecode import container, writer
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
-from inlay.bytecode.writer import pieces
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.pages import in_memory
 from inlay.runtime.session import Executable, executable_of
@@ -38,7 +37,7 @@ def executable(file, settings: Settings, engine="native") -> Executable:
 def compare(seed: int, calls: int = 2) -> str:
     """Hold a drawn program in all modes against the reference interpreter; say how it ended."""
     program = FlowGenerator(seed, cells=seed % 2 == 1, closures=seed % 4 > 1).program_of()
-    file = in_memory(list(pieces(program, seals=False)))  # once for all modes
+    file = in_memory(list(writer.pieces(program, seals=False)))  # once for all modes
     reference = outcome(executable(file, Settings(), engine="python"))
     modes = (
         Settings(),

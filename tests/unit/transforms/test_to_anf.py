@@ -129,7 +129,7 @@ def test_spans_and_places_are_kept():
     assert (lets[0].var.span, lets[0].var.place) == (span, place)
 
 
-@pytest.mark.parametrize("depth", [10_000])
+@pytest.mark.parametrize("depth", [10_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_deep_nests_and_long_spines_need_no_stack(depth):
     x = vector()
     deep = x
