@@ -148,7 +148,7 @@ class _Machine:
         self._env = env
         self._races: list[_Race] = []
         self._index_code: dict[Int, Callable[[Env], int]] = {}
-        self._shape_code: dict[Buffer, Callable[[Env], tuple[int, ...]]] = {}
+        self._indices_code: dict[tuple[Int, ...], Callable[[Env], tuple[int, ...]]] = {}
         self._never_written = set(f.params[: f.n_reads])
         self.memory: dict[Buffer, _Memory] = {}
 
@@ -172,10 +172,7 @@ class _Machine:
         self.memory[b] = _Memory(array, defined=False, depth=len(self._races), dtype=b.dtype)
 
     def _shape(self, b: Buffer) -> tuple[int, ...]:
-        code = self._shape_code.get(b)
-        if code is None:
-            code = self._shape_code[b] = _ints_code(b.shape)
-        return code(self._env)
+        return self.ints(b.shape)(self._env)
 
     def _touch(self, b: Buffer, at: tuple[int, ...], memory: _Memory, *, writes: bool) -> None:
         if b.per_part or b in self._never_written:
@@ -193,7 +190,7 @@ class _Machine:
     def _address(
         self, b: Buffer, indices: tuple[Int, ...], where: Callable[[], str]
     ) -> Callable[[Env, _Memory], tuple[int, ...]]:
-        code = _ints_code(indices)
+        code = self.ints(indices)
         assert len(indices) == len(b.shape), "a buffer is read and written by all its axes"
 
         def address(env: Env, memory: _Memory) -> tuple[int, ...]:
@@ -214,6 +211,13 @@ class _Machine:
         code = self._index_code.get(e)
         if code is None:
             code = self._index_code[e] = _int_code(e)
+        return code
+
+    def ints(self, expressions: tuple[Int, ...]) -> Callable[[Env], tuple[int, ...]]:
+        """Return code for several, which gives all of them at once."""
+        code = self._indices_code.get(expressions)
+        if code is None:
+            code = self._indices_code[expressions] = _ints_code(expressions)
         return code
 
     # ---------------------------------------------------------------- statements

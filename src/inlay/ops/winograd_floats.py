@@ -191,7 +191,7 @@ def _compute(a: WinogradFloatAttrs, operands: Sequence[te.Tensor], result: Tenso
 
     def multiply(*i: Int) -> te.ScalarValue:
         f, t, o = i[first + 1 :]
-        at = [te.reduce_axis("k" if n < len(read) - 1 else "c", size) for n, size in enumerate(read)]
+        at = [te.reduce_axis(name, size) for name, size in zip(("k", "c")[-len(read) :], read, strict=True)]
         channel = at[0] if len(at) == 1 else at[0] * c + at[1]
         weight = u[(f, floordiv(o, lit(a.panel)), channel, mod(o, lit(a.panel)))]
         return te.sum_over(at, v[(*i[: first + 1], f, t, *at)] * weight)

@@ -447,6 +447,7 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     *outer, rows, columns, oc = (n.value for n in result.shape)
     if rows is None or columns is None or oc is None:
         return None
+    # A plane of a volume is an image, whose pixels have the channels of all planes that it reads.
     known, planes = [n for n in outer if n is not None], prod(w.shape[:-4])
     images = prod(known) if len(known) == len(outer) else None
     last, terms = target.l3_bytes or target.l2_bytes, planes * w.shape[-2]

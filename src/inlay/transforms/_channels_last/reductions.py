@@ -25,17 +25,24 @@ def _reduce(matched: LayoutMatch) -> Expr | None:
     rank = matched.rank
     axes = {a % rank for a in matched.attrs.axes}
     moved = replace(matched.attrs, axes=tuple(sorted(moved_axis(a, rank) for a in axes)))
-    if len(axes) > 1 and 1 not in axes and _is_by_line(matched.definition.name, twin):
-        line = replace(matched.attrs, axes=moved.axes[1:], keepdims=True)
-        twin = matched.op(matched.definition.name, (twin,), line)
-        if matched.attrs.keepdims:
-            moved = replace(moved, axes=moved.axes[:1])
+    if 1 not in axes:
+        twin, moved = _reduce_lines(matched, matched.definition.name, twin, moved)
     if matched.attrs.keepdims:
         return matched.instead((twin,), moved)
     kept = [a for a in to_last(rank) if a not in axes]
     if kept != sorted(kept):
         return None
     return matched.block.make(matched.definition.op, (twin,), moved)
+
+
+def _reduce_lines(
+    matched: LayoutMatch, name: str, twin: Expr, attrs: ReduceAttrs
+) -> tuple[Expr, ReduceAttrs]:
+    """Return what is left to reduce when each line is, and how; all of it where lines are not first."""
+    if len(attrs.axes) < 2 or not _is_by_line(name, twin):
+        return twin, attrs
+    lines = matched.op(name, (twin,), replace(attrs, axes=attrs.axes[1:], keepdims=True))
+    return lines, replace(attrs, axes=attrs.axes[:1]) if attrs.keepdims else attrs
 
 
 def _is_by_line(name: str, twin: Expr) -> bool:
@@ -98,11 +105,9 @@ def _normalized(matched: LayoutMatch, of_groups: Callable[[Expr], Expr]) -> Expr
 
 def _mean(matched: LayoutMatch, twin: Expr) -> Expr:
     """Return the mean of each channel of an image."""
-    axes = tuple(range(1, matched.rank - 1))
-    if len(axes) > 1 and _is_by_line("reduce_mean", twin):
-        twin = matched.op("reduce_mean", (twin,), ReduceAttrs(axes[1:], keepdims=True))
-        axes = axes[:1]
-    return matched.op("reduce_mean", (twin,), ReduceAttrs(axes, keepdims=True))
+    attrs = ReduceAttrs(tuple(range(1, matched.rank - 1)), keepdims=True)
+    twin, attrs = _reduce_lines(matched, "reduce_mean", twin, attrs)
+    return matched.op("reduce_mean", (twin,), attrs)
 
 
 _BY_LINES = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
