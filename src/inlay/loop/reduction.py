@@ -41,6 +41,17 @@ def identity(op: ReduceOp, dtype: DType) -> Lit:
     return Lit(bool(value) if dtype.kind is Kind.BOOL else int(value), dtype)
 
 
+def first_partial(op: ReduceOp, dtype: DType) -> Lit:
+    """Return what accumulators begin with that are combined with an `identity` in the end.
+
+    A sum of no floats is 0.0, but -0.0 is what changes no float when it is added: `0.0 + -0.0` is 0.0. So an
+    addition to it is no instruction, and the end of the sum is the same to the bit.
+    """
+    if op is ReduceOp.SUM and dtype.is_float:
+        return Lit(-0.0, dtype)
+    return identity(op, dtype)
+
+
 def _top(dtype: DType) -> int:
     if dtype.kind is Kind.BOOL:
         return 1

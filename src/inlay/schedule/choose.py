@@ -19,6 +19,7 @@ from inlay.base.diagnostics import Diagnostic
 from inlay.loop.func import LoopFunction, Stage
 from inlay.machine.target import Target
 from inlay.schedule.rules.attention import attention, plain_attention
+from inlay.schedule.rules.chunked import chunked
 from inlay.schedule.rules.contraction import contraction, plain_contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.rows import rows
@@ -29,7 +30,7 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, streams, contraction, attention, rows)
+RULES: tuple[Rule, ...] = (injective, chunked, streams, contraction, attention, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""
@@ -38,7 +39,7 @@ FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 
 _PLAINER: Mapping[Rule, Rule] = {attention: plain_attention, contraction: plain_contraction}
 """What a function of the rule's class is tried with when the rule is refused half-way."""
-_FORMS: frozenset[Rule] = frozenset({streams})
+_FORMS: frozenset[Rule] = frozenset({chunked, streams})
 """Special forms of the rule behind them: that a function is of another class is no news."""
 
 

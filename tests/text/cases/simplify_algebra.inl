@@ -996,7 +996,7 @@ fn main<n>(q: Tensor[2, 1, 4, f32], k: Tensor[n, 2, 4, f32]) -> Tensor[2, 1, n, 
   matmul_2
 }
 
-// ---- not with a transpose that others read, nor of two rows
+// ---- not with a transpose that others read, nor of two rows of few terms
 fn main<n>(q: Tensor[1, 4, f32], r: Tensor[2, 4, f32], k: Tensor[n, 4, f32], l: Tensor[n, 4, f32]) {
   let t = transpose{perm=[1, 0]}(k);
   (matmul(q, t), t, matmul(r, transpose{perm=[1, 0]}(l)))
@@ -1014,4 +1014,38 @@ fn main<n>(
   let matmul_2: Tensor[2, n, f32] = matmul(r, transpose_1);
   let t_1: (Tensor[1, n, f32], Tensor[4, n, f32], Tensor[2, n, f32]) = (matmul_1, t, matmul_2);
   t_1
+}
+
+// ---- a few rows by a transposed matrix: each is a column, and the matrix is the same for all of them
+// ROUNDED
+fn main<n>(q: Tensor[2, 3, 64, f32], k: Tensor[n, 2, 64, f32]) -> Tensor[2, 3, n, f32] {
+  matmul(q, transpose{perm=[1, 2, 0]}(k))
+}
+// ====
+fn main<n>(q: Tensor[2, 3, 64, f32], k: Tensor[n, 2, 64, f32]) -> Tensor[2, 3, n, f32] {
+  let reshape_1: Tensor[n, 2, 1, 64, f32] = reshape(k, shape(n, 2, 1, 64));
+  let transpose_1: Tensor[2, 1, n, 64, f32] = transpose{perm=[1, 2, 0, 3]}(reshape_1);
+  let reshape_2: Tensor[2, 3, 64, 1, f32] = reshape(q, shape(2, 3, 64, 1));
+  let matmul_1: Tensor[2, 3, n, 1, f32] = matmul(transpose_1, reshape_2);
+  let matmul_2: Tensor[2, 3, n, f32] = reshape(matmul_1, shape(2, 3, n));
+  matmul_2
+}
+
+// ---- not of few columns, nor of many rows
+fn main(q: Tensor[2, 64, f32], k: Tensor[63, 64, f32], r: Tensor[9, 64, f32], l: Tensor[64, 64, f32]) {
+  (matmul(q, transpose{perm=[1, 0]}(k)), matmul(r, transpose{perm=[1, 0]}(l)))
+}
+// ====
+fn main(
+  q: Tensor[2, 64, f32],
+  k: Tensor[63, 64, f32],
+  r: Tensor[9, 64, f32],
+  l: Tensor[64, 64, f32]
+) -> (Tensor[2, 63, f32], Tensor[9, 64, f32]) {
+  let transpose_1: Tensor[64, 63, f32] = transpose{perm=[1, 0]}(k);
+  let matmul_1: Tensor[2, 63, f32] = matmul(q, transpose_1);
+  let transpose_2: Tensor[64, 64, f32] = transpose{perm=[1, 0]}(l);
+  let matmul_2: Tensor[9, 64, f32] = matmul(r, transpose_2);
+  let t: (Tensor[2, 63, f32], Tensor[9, 64, f32]) = (matmul_1, matmul_2);
+  t
 }

@@ -82,6 +82,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
     blocks = list(s.block_names())
     temporaries = [n for n in s._indexed().buffers if n not in {b.name for b in s.params}]
     number = [1, 2, 3, 4, 8][draw(5)]
+    keywords: dict[str, bool] = {}
     match name:
         case "split":
             args: tuple = (pick(loops), number)
@@ -97,6 +98,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
         case "rfactor":
             block = pick(blocks)
             args = (block, [pick(list(s.loops_of(block)))])
+            keywords = {"first": draw(2) == 1}
         case "set_scope":
             args = (pick(temporaries), ["stack", "register", "workspace"][draw(3)], pick(loops))
         case "cache_write":
@@ -113,7 +115,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = ()
         case _:
             args = (pick(loops),)
-    find_primitive(name)(s, *args)
+    find_primitive(name)(s, *args, **keywords)
 
 
 @pytest.mark.sample(4)

@@ -14,6 +14,7 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import ReduceOp
 from inlay.loop.verify import check
+from inlay.loop.walk import blocks_of
 from inlay.lower.lower import lower
 from inlay.machine.target import Target
 from inlay.schedule.choose import schedule
@@ -192,6 +193,26 @@ def test_rows_by_one_column_are_added_along_the_rows(terms: int, rule: str) -> N
     s = schedule(f, TARGET)
     assert s.rule == rule
     hold_law(f, s, ())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2)], ids=["tokens first", "heads first"])
+def test_rows_are_taken_as_the_largest_operand_lies(order: tuple[int, ...]) -> None:
+    """What reads the same row again, the axis `g`, is inside; results lie in another order."""
+    tokens = dim("t")
+    k, extents = te.reduce_axis("k", 64), (tokens, 3, 64)
+    x = te.placeholder([extents[n] for n in order], F32, "x")
+    q = te.placeholder((3, 2, 64), F32, "q")
+
+    def body(h: Int, g: Int, t: Int) -> te.ScalarValue:
+        at = (t, h, k)
+        return te.sum_over([k], x[tuple(at[n] for n in order)] * q[h, g, k])
+
+    f = from_te("scores", [x, q], [te.compute((3, 2, tokens), body, name="y")])
+    s = schedule(f, TARGET)
+    assert s.rule == "rows"
+    hold_law(f, s, (0,), (1,), (5,))
+    around = [s.loop(n).extent for n in s.loops_of(next(blocks_of(f.body)).name)[:3]]
+    assert around == [*(extents[n] for n in order[:2]), 2]
 
 
 def pool(n: Int | int, c: Int | int, *, channels_last: bool, mean: bool) -> LoopFunction:

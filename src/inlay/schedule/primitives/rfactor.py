@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from inlay.arith.expr import Int, Sym, fresh, lit, to_int
 from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import iter_symbols, predicate_without, spatial_pairs
-from inlay.loop.reduction import Update, combine, identity, match_update, with_lets
+from inlay.loop.reduction import Update, combine, first_partial, match_update, with_lets
 from inlay.loop.scalar import Load, Scalar
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
 from inlay.loop.walk import Rewrite, seq
@@ -15,7 +15,7 @@ from inlay.schedule.state import Schedule, illegal, primitive
 
 
 @primitive
-def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
+def rfactor(s: Schedule, block: str, lanes: Sequence[str], *, first: bool = False) -> str:
     """Give each iteration of the `lanes` loops an accumulator of its own, combined at the end.
 
     Before:
@@ -30,7 +30,7 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
         for i in 0..n {
           for ko in 0..m { for ki in 0..4 {
             block b_lanes(v: spatial n = i, l: spatial 4 = ki, q: reduce m = ko) {
-              init { y_b[v, l] = 0.0:f32 } y_b[v, l] = y_b[v, l] + x[v, 4*q + l] } } }
+              init { y_b[v, l] = -0.0:f32 } y_b[v, l] = y_b[v, l] + x[v, 4*q + l] } } }
           for ki_1 in 0..4 {
             block b(v: spatial n = i, p: reduce 4 = ki_1) {
               init { y[v] = 0.0:f32 } y[v] = y[v] + y_b[v, p] } }
@@ -39,7 +39,8 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     The order of the sum changes to the one that the new loops show. Legal for reductions that
     combine with one operation, whose loops are all inside the spatial ones. The number of lanes
     need not be known: the accumulators are as many as the dims say. A lane that the predicate leaves
-    out has no accumulator, and is not combined.
+    out has no accumulator, and is not combined. With `first`, lanes are the first axes of the
+    accumulators: those of one lane are side by side.
 
     Returns:
         The name of the new block.
@@ -54,15 +55,14 @@ def rfactor(s: Schedule, block: str, lanes: Sequence[str]) -> str:
     inner, chosen = _reduction_loops(s, old, lanes)
     target = update.store.buffer
     sizes = tuple(x.extent for x in chosen)
-    partial = Buffer(
-        s.fresh_name(f"{target.name}_{block}"), (*target.shape, *sizes), target.dtype, Scope.WORKSPACE
-    )
+    shape = (*sizes, *target.shape) if first else (*target.shape, *sizes)
+    partial = Buffer(s.fresh_name(f"{target.name}_{block}"), shape, target.dtype, Scope.WORKSPACE)
     name = s.fresh_name(f"{block}_lanes")
-    many = _many(name, old, update, inner, chosen, partial)
+    many = _many(name, old, update, inner, chosen, partial, first=first)
     result: Stmt = many
     for x in reversed(inner):
         result = For(x.var, x.lo, x.extent, x.kind, result, x.note)
-    both = seq(result, _one(s, old, update, chosen, partial))
+    both = seq(result, _one(s, old, update, chosen, partial, first=first))
     outermost = place
     for _ in inner:
         assert outermost.parent is not None, "the loops are around the block"
@@ -99,7 +99,14 @@ def _loops_around(s: Schedule, block: str) -> list[For]:
 
 
 def _many(
-    name: str, old: Block, update: Update, inner: list[For], chosen: list[For], partial: Buffer
+    name: str,
+    old: Block,
+    update: Update,
+    inner: list[For],
+    chosen: list[For],
+    partial: Buffer,
+    *,
+    first: bool,
 ) -> Block:
     """Return the block that updates one accumulator for each lane."""
     spatial = spatial_pairs(old)
@@ -122,23 +129,28 @@ def _many(
         if i.kind is IterKind.REDUCE
     }
     body = Rewrite(values)
-    at = (*update.store.indices, *(to_int(lane[x.var]) for x in chosen))
+    at = _joined(update.store.indices, [to_int(lane[x.var]) for x in chosen], first=first)
     value = combine(update.op, Load(partial, at), body.scalar(update.value))
     lets = tuple(type(x)(x.sym, body.scalar(x.value), x.body) for x in update.lets)
-    init = Store(partial, at, identity(update.op, partial.dtype))
+    init = Store(partial, at, first_partial(update.op, partial.dtype))
     return Block(
         name, tuple(iters), tuple(bindings), with_lets(lets, Store(partial, at, value)), init, old.predicate
     )
 
 
-def _one(s: Schedule, old: Block, update: Update, chosen: list[For], partial: Buffer) -> Stmt:
+def _joined(indices: tuple[Int, ...], lanes: Sequence[Int], *, first: bool) -> tuple[Int, ...]:
+    """Return where the accumulator of a lane is."""
+    return (*lanes, *indices) if first else (*indices, *lanes)
+
+
+def _one(s: Schedule, old: Block, update: Update, chosen: list[For], partial: Buffer, *, first: bool) -> Stmt:
     """Return the nest that combines the accumulators; it keeps the name of the block."""
     loops = [(x, s.fresh_loop(x.var.name)) for x in chosen]
     points = [BlockIter(fresh("p"), x.extent, IterKind.REDUCE) for x in chosen]
     spatial = spatial_pairs(old)
     target, at = update.store.buffer, update.store.indices
-    lanes = tuple(to_int(p.sym) for p in points)
-    value = combine(update.op, Load(target, at), Load(partial, (*at, *lanes)))
+    source = _joined(at, [to_int(p.sym) for p in points], first=first)
+    value = combine(update.op, Load(target, at), Load(partial, source))
     terms = iter_symbols(old, IterKind.REDUCE) - {x.var for x in chosen}
     result: Stmt = Block(
         old.name,

@@ -1,37 +1,56 @@
-"""Products of one row with a transposed matrix: the matrix is read as it lies, and the row is a column.
+"""Products of few rows with a transposed matrix: the matrix is read as it lies, and each row is a column.
 
 A decoder multiplies the query of one token with its keys, which are transposed for that: a copy of all keys
-for one row. The product with sides changed reads them where they are.
+for one row, or for the few of heads that share keys. With sides changed, the product reads them where they
+are.
 """
 
 from __future__ import annotations
 
+from inlay.arith.expr import lit
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 from inlay.ops.layout import PermAttrs
 from inlay.transforms._rules.rule_match import Rule, RuleMatch, attrs_of
 
+FEW_ROWS = 8
+"""Rows that are cheaper to multiply one by one with rows of a matrix than with a transposed copy of it."""
+LONG = 64
+"""From so many terms and columns on: short rows are not added by vectors, and few are copied in no time."""
 
-def _row_by_transposed(matched: RuleMatch) -> Expr | None:
-    """`row @ transpose(matrix)` is `matrix @ column`, where nobody else needs the transpose."""
-    row, right = (x.type for x in matched.args)
-    if not isinstance(row, TensorType) or not isinstance(right, TensorType) or matched.type is None:
+
+def _rows_by_transposed(matched: RuleMatch) -> Expr | None:
+    """`rows @ transpose(matrix)` is `matrix @ column` for each row, where nobody else needs the transpose.
+
+    Several rows are an axis in front of the matrix, which is the same for all of them.
+    """
+    rows, right = (x.type for x in matched.args)
+    if not isinstance(rows, TensorType) or not isinstance(right, TensorType) or matched.type is None:
         return None
-    if not row.dtype.is_float or len(row.shape) < 2 or len(right.shape) < 2 or row.shape[-2] != 1:
+    if not rows.dtype.is_float or len(rows.shape) < 2 or len(right.shape) < 2 or right.shape[-1] == 1:
+        return None
+    count = rows.shape[-2].value
+    is_short = any(n.value is not None and n.value < LONG for n in right.shape[-2:])
+    if count is None or count > FEW_ROWS or (count > 1 and is_short):
         return None
     transpose = matched.only_producer(matched.args[1], "transpose")
-    if transpose is None:
+    if transpose is None or not isinstance(transpose.args[0].type, TensorType):
         return None
     perm = attrs_of(transpose, PermAttrs).perm
-    if perm[-2] != len(perm) - 1 or right.shape[-1] == 1:  # its last axis is summed over
+    last = len(perm) - 1
+    if perm[-2] != last:  # its last axis is summed over
         return None
-    lying = matched.bind("transpose", transpose.args, PermAttrs((*perm[:-2], perm[-1], perm[-2])))
-    span = matched.call.span
-    shape = make.shape_const((*row.shape[:-2], row.shape[-1], row.shape[-2]), span)
-    column = matched.bind("reshape", (matched.args[0], shape))
+    span, matrix = matched.call.span, transpose.args[0]
+    shape, order = transpose.args[0].type.shape, (*perm[:-2], perm[-1], last)
+    if count > 1:
+        matrix = matched.bind("reshape", (matrix, make.shape_const((*shape[:-1], lit(1), shape[-1]), span)))
+        order = (*perm[:-2], last, perm[-1], last + 1)
+    lying = matched.bind("transpose", (matrix,), PermAttrs(order))
+    ends = (rows.shape[-1], lit(1)) if count == 1 else (lit(count), rows.shape[-1], lit(1))
+    column = matched.bind("reshape", (matched.args[0], make.shape_const((*rows.shape[:-2], *ends), span)))
     product = matched.bind("matmul", (lying, column))
     return matched.make("reshape", (product, make.shape_const(matched.type.shape, span)))
 
 
-RULES: dict[str, tuple[Rule, ...]] = {"matmul": (_row_by_transposed,)}
+RULES: dict[str, tuple[Rule, ...]] = {"matmul": (_rows_by_transposed,)}
