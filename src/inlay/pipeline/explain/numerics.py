@@ -94,14 +94,20 @@ def _json(o: InIntegers | InFloats | RoundedProduct) -> dict[str, Any]:
     return {"operator": o.operator, "value": o.value, "at": str(o.span) if o.span else ""}
 
 
+def _used(run: Run) -> list[str]:
+    """Return the devices that run something: others are not asked, as they may be far, or not there."""
+    devices = [d.name for d in run.setting.board.devices]
+    if run.planned is None:  # nobody plans places on a single device
+        return devices
+    used = {o.device for o in explanation_of(run.planned).operations}
+    return [name for name in devices if name in used]
+
+
 def numerics_of(run: Run) -> NumericsExplanation:
     """Return in what formats products are computed, and constants stored."""
     setting = run.setting
     exact = setting.context.options_for(QuantizationOptions).exact
-    assert run.planned is not None, "who asks about numbers has run the pass that plans places"
-    # A device that runs nothing is not asked: it may be far, or not there.
-    used = {o.device for o in explanation_of(run.planned).operations}
-    targets = {d.name: setting.targets(d.name) for d in setting.board.devices if d.name in used}
+    targets = {name: setting.targets(name) for name in _used(run)}
     asked = any(t.saturating for t in targets.values())
     found = tuple(name for name, t in targets.items() if t.saturates_products)
     precision = setting.context.options_for(PrecisionOptions).precision
