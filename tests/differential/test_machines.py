@@ -55,7 +55,7 @@ def test_graphs(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2000, 2200))
+@pytest.mark.parametrize("seed", range(2000, 2100))
 def test_more_graphs(seed, tmp_path):
     check(seed, 5, str(tmp_path))
 

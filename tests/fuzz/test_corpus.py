@@ -66,4 +66,4 @@ def test_search(driver, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_longer_search(driver, name):
-    fuzz(name, found(driver, name), seed=1_000_000, seconds=60, driver=driver)
+    fuzz(name, found(driver, name), seed=1_000_000, seconds=30, driver=driver)

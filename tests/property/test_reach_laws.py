@@ -257,14 +257,14 @@ def test_what_devices_that_there_are_touch_is_within_reach():
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=700)
 @given(st.integers(0, 10**9))
 def test_what_devices_that_there_are_touch_is_within_reach_long(seed):
     holds(seed, there=True)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(st.integers(0, 10**9))
 def test_what_is_touched_is_within_reach_long(seed):
     holds(seed)
