@@ -24,14 +24,9 @@ a session, whose cache lies in another order than the one of a call, gives the b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from inlay.analysis.register_tiles import panel_widths
-from inlay.arith.expr import Sym
-from inlay.loop.scalar import Load
-from inlay.loop.stmt import BlockIter, IterKind
-from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
@@ -40,12 +35,12 @@ from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.use_fma import use_fma
+from inlay.schedule.rules.computed_product import ComputedProduct, computed_product
 from inlay.schedule.rules.contraction import cut_rows
-from inlay.schedule.rules.contraction_plan import Plan, epilogue_of, no_contraction, row_tiles, tile_options
-from inlay.schedule.rules.groups import is_contiguous, is_product, packed_panel, symbols_in, written
+from inlay.schedule.rules.contraction_plan import Plan, row_tiles, tile_options
+from inlay.schedule.rules.groups import is_contiguous, symbols_in, written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
-from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of
 from inlay.schedule.state import Schedule, illegal
 
 BLOCK = 16
@@ -58,36 +53,16 @@ CHUNK = 128
 """Rows of a chunk: enough for a thread, and so many that partial sums are few."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A product that is to be read so; axes are positions among its spatial iters, the last is the columns.
-
-    Attributes:
-        block: its name.
-        spatial: its axes.
-        outside: axes of the factor that lie outside of its rows.
-        between: those that lie between two rows.
-        rows: how often each element of the factor is used.
-    """
-
-    block: str
-    spatial: tuple[BlockIter, ...]
-    outside: tuple[int, ...]
-    between: tuple[int, ...]
-    rows: int
-
-
 def chunked(s: Schedule, target: Target) -> None:
     """Schedule a product of a few rows with a computed factor of many rows, or of any number of them.
 
     Raises:
         Illegal: the function is something else; or a step refuses half-way.
     """
-    product = _product(s, target)
-    block = product.block
-    epilogue = epilogue_of(s, block)
-    if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
-        raise illegal("class", "found something else beside a product, needed one alone")
+    product = computed_product(s)
+    between = _between(product)
+    _require_long(product, between, target)
+    block, epilogue = product.block, product.epilogue
     plan = _plan(s, product, target)
     chunk, _ = split(s, reduce_loops(s, block)[0], CHUNK)
     partial = rfactor(s, block, [chunk], first=True)
@@ -97,7 +72,7 @@ def chunked(s: Schedule, target: Target) -> None:
         distribute(s, loop)
     if target.has_fma:
         use_fma(s, parts)
-    shared = [_ordered(s, name, plan, product) for name in (parts, partial)]
+    shared = [_ordered(s, name, plan, between) for name in (parts, partial)]
     clip(s, parts, reduce_loops(s, parts)[0])
     merge_all(s, shared)
     decompose_reduction(s, parts, reduce_loops(s, parts)[0])
@@ -110,60 +85,39 @@ def chunked(s: Schedule, target: Target) -> None:
     parallelize(s, shared[0][0])
 
 
-def _product(s: Schedule, target: Target) -> _Product:
-    """Return the product of a function.
+def _between(product: ComputedProduct) -> tuple[int, ...]:
+    """Return the axes of which each element has a factor of its own, between the rows of the others."""
+    indices = product.second.indices
+    at = next(n for n, e in enumerate(indices) if product.terms.sym in symbols_in([e]))
+    behind = symbols_in(indices[at + 1 :]) - symbols_in(indices[: at + 1])
+    return tuple(i for i in product.batch if product.spatial[i].sym in behind)
+
+
+def _require_long(product: ComputedProduct, between: tuple[int, ...], target: Target) -> None:
+    """Refuse factors that the second cache holds, and those whose sums it does not hold.
 
     Raises:
         Illegal: `schedule.class`.
     """
-    reductions = [b for b in s.block_names() if s.block(b).init is not None]
-    if len(reductions) != 1 or no_contraction(s, reductions[0]):
-        raise illegal("class", "found no single sum of products along columns")
-    block, b = reductions[0], s.block(reductions[0])
-    terms = [i for i in b.iters if i.kind is IterKind.REDUCE]
-    spatial = tuple(i for i in b.iters if i.kind is IterKind.SPATIAL)
-    column, factors = spatial[-1], [x for x in loads_of(b.body) if x.buffer is not written(b)]
-    second = [x for x in factors if column.sym in symbols_in(x.indices)]
-    is_plain = is_product(b) and len(terms) == 1 and packed_panel(b) is None and b.predicate is None
-    if (
-        not is_plain
-        or len(factors) != 2
-        or len(second) != 1
-        or second[0].buffer.dtype is not written(b).dtype
-        or not is_contiguous(second[0].indices, column.sym)
-    ):
-        raise illegal("class", f"found '{block}', which is no product of two matrices as they are")
-    rows, size = rows_of(b, second[0]), terms[0].extent.value
-    if not 0 < rows < FEWEST_ROWS:
-        raise illegal("class", f"found {rows or 'any number of'} rows, needed 1 to {FEWEST_ROWS - 1}")
-    own = symbols_in(second[0].indices)
-    batch = [i for i, x in enumerate(spatial[:-1]) if x.sym in own and x.extent != 1]
-    known = [spatial[i].extent.value or 1 for i in batch]
-    row_bytes = prod(known) * (column.extent.value or 0) * written(b).dtype.itemsize
-    if not row_bytes or 4 * rows * row_bytes > target.l2_bytes:
+    column, size = product.spatial[-1], product.terms.extent.value
+    if not is_contiguous(product.second.indices, column.sym):
+        raise illegal("class", f"found '{product.block}', whose second factor does not lie row by row")
+    known = [product.spatial[i].extent.value or 1 for i in product.batch]
+    row_bytes = prod(known) * (column.extent.value or 0) * product.itemsize
+    if not row_bytes or 4 * product.rows * row_bytes > target.l2_bytes:
         raise illegal("class", f"found rows of {row_bytes or 'any number of'} bytes, needed few")
-    between = _between(second[0], spatial, terms[0].sym)
     if size is not None and (not between or 2 * size * row_bytes <= target.l2_bytes):
         raise illegal("class", f"found {size} rows of {row_bytes} bytes, needed any number or far more")
-    outside = tuple(i for i in batch if i not in between)
-    return _Product(block, spatial, outside, tuple(i for i in batch if i in between), rows)
 
 
-def _between(second: Load, spatial: tuple[BlockIter, ...], term: Sym) -> list[int]:
-    """Return which axes of the result are behind the axis of the sum in the second factor, but columns."""
-    at = next(n for n, e in enumerate(second.indices) if term in symbols_in([e]))
-    behind = symbols_in(second.indices[at + 1 :]) - symbols_in(second.indices[: at + 1])
-    return [i for i, x in enumerate(spatial[:-1]) if x.sym in behind]
-
-
-def _plan(s: Schedule, product: _Product, target: Target) -> Plan:
+def _plan(s: Schedule, product: ComputedProduct, target: Target) -> Plan:
     """Return order and sizes.
 
     Raises:
         Illegal: `schedule.class`.
     """
-    spatial, batch = product.spatial, (*product.outside, *product.between)
-    others = [i for i in range(len(spatial) - 1) if i not in batch]
+    spatial = product.spatial
+    others = [i for i in range(len(spatial) - 1) if i not in product.batch]
     wide = [i for i in others if spatial[i].extent != 1]
     if len(wide) > 1:
         raise illegal("class", f"found rows on {len(wide)} axes, needed one")
@@ -173,16 +127,17 @@ def _plan(s: Schedule, product: _Product, target: Target) -> Plan:
     panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
     options = [] if row is None else tile_options(target, dtype, panel, product.rows)
     tiles = row_tiles(s, product.block, options) if options else ()
-    return Plan(batch, tuple(i for i in others if i != row), row, panel, tiles, None, None)
+    return Plan(product.batch, tuple(i for i in others if i != row), row, panel, tiles, None, None)
 
 
-def _ordered(s: Schedule, name: str, plan: Plan, product: _Product) -> list[str]:
+def _ordered(s: Schedule, name: str, plan: Plan, between: tuple[int, ...]) -> list[str]:
     """Put the loops of a nest of sums into order; return those that the nests share."""
     loops = s.loops_of(name)
-    column, chunk, terms, *inside = loops[len(product.spatial) - 1 :]
+    count = len(plan.before) + len(plan.after) + (plan.row is not None)
+    column, chunk, terms, *inside = loops[count:]
     panel, lane = split(s, column, plan.panel)
     rows = [loops[i] for i in plan.after] + ([] if plan.row is None else [loops[plan.row]])
-    outside, between = ([loops[i] for i in axes] for axes in (product.outside, product.between))
-    shared = [*outside, chunk, terms, *between, panel, *rows]
+    outside = [loops[i] for i in plan.before if i not in between]
+    shared = [*outside, chunk, terms, *(loops[i] for i in between), panel, *rows]
     reorder(s, [*shared, *inside, lane])
     return shared

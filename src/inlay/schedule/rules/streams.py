@@ -20,13 +20,8 @@ Sums are loaded and stored once for each block. They are blocked as long sums of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from inlay.analysis.register_tiles import panel_widths
 from inlay.loop.buffer import Scope
-from inlay.loop.scalar import Load
-from inlay.loop.stmt import BlockIter, IterKind
-from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import clip
@@ -37,19 +32,12 @@ from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.use_fma import use_fma
+from inlay.schedule.rules.computed_product import ComputedProduct, computed_product
 from inlay.schedule.rules.contraction import cut_rows
-from inlay.schedule.rules.contraction_plan import (
-    MIN_PARALLEL_PANELS,
-    Plan,
-    epilogue_of,
-    no_contraction,
-    row_tiles,
-    tile_options,
-)
-from inlay.schedule.rules.groups import is_product, packed_panel, symbols_in, written
+from inlay.schedule.rules.contraction_plan import MIN_PARALLEL_PANELS, Plan, row_tiles, tile_options
+from inlay.schedule.rules.groups import written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
-from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of
 from inlay.schedule.state import Schedule, illegal
 
 BLOCK = 8
@@ -69,11 +57,9 @@ def streams(s: Schedule, target: Target) -> None:
     Raises:
         Illegal: the function is something else; or a step refuses half-way.
     """
-    product = _product(s, target)
-    block = product.block
-    epilogue = epilogue_of(s, block)
-    if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
-        raise illegal("class", "found something else beside a product, needed one alone")
+    product = computed_product(s)
+    _require_large(product, target)
+    block, epilogue = product.block, product.epilogue
     plan, chunk = _plan(s, product, target)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.WORKSPACE)
@@ -96,63 +82,23 @@ def streams(s: Schedule, target: Target) -> None:
     parallelize(s, s.loops_of(epilogue)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A product that is to be read so.
-
-    Attributes:
-        block: its name.
-        spatial: its axes of the result.
-        terms: the axis that it sums over.
-        second: how it reads the factor with the columns.
-        rows: how often each element of that is used.
-    """
-
-    block: str
-    spatial: tuple[BlockIter, ...]
-    terms: BlockIter
-    second: Load
-    rows: int
-
-
-def _product(s: Schedule, target: Target) -> _Product:
-    """Return the product of a function.
+def _require_large(product: ComputedProduct, target: Target) -> None:
+    """Refuse factors that the first cache holds, and those whose rows are short.
 
     Raises:
         Illegal: `schedule.class`.
     """
-    reductions = [b for b in s.block_names() if s.block(b).init is not None]
-    if len(reductions) != 1 or no_contraction(s, reductions[0]):
-        raise illegal("class", "found no single sum of products along columns")
-    block, b = reductions[0], s.block(reductions[0])
-    terms = [i for i in b.iters if i.kind is IterKind.REDUCE]
-    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
-    spatial = tuple(i for i in b.iters if i.kind is IterKind.SPATIAL)
-    second = [x for x in factors if spatial[-1].sym in symbols_in(x.indices)]
-    is_plain = is_product(b) and len(terms) == 1 and packed_panel(b) is None and b.predicate is None
-    if (
-        not is_plain
-        or len(factors) != 2
-        or len(second) != 1
-        or second[0].buffer.dtype is not written(b).dtype
-    ):
-        raise illegal("class", f"found '{block}', which is no product of two matrices as they are")
-    columns, rows, size = spatial[-1].extent.value, rows_of(b, second[0]), terms[0].extent.value
-    if not 0 < rows < FEWEST_ROWS:
-        raise illegal("class", f"found {rows or 'any number of'} rows, needed 1 to {FEWEST_ROWS - 1}")
+    columns, size = product.spatial[-1].extent.value, product.terms.extent.value
     if columns is None or columns < 2 * RUN:
         raise illegal("class", f"found {columns or 'any number of'} columns, needed {2 * RUN} or more")
-    itemsize = written(b).dtype.itemsize
-    if size is not None and (size <= BLOCK or size * columns * itemsize <= target.l1_bytes):
+    if size is not None and (size <= BLOCK or size * columns * product.itemsize <= target.l1_bytes):
         raise illegal("class", f"found a factor of {size} x {columns}, needed one that fills the first cache")
-    return _Product(block, spatial, terms[0], second[0], rows)
 
 
-def _plan(s: Schedule, product: _Product, target: Target) -> tuple[Plan, int]:
+def _plan(s: Schedule, product: ComputedProduct, target: Target) -> tuple[Plan, int]:
     """Return order and sizes, and how many columns a chunk has."""
-    spatial, own = product.spatial, symbols_in(product.second.indices)
+    spatial, before = product.spatial, product.batch
     others = range(len(spatial) - 1)
-    before = tuple(i for i in others if spatial[i].sym in own and spatial[i].extent != 1)
     wide = [i for i in others if i not in before and spatial[i].extent != 1]
     if len(wide) > 1:
         raise illegal("class", f"found rows on {len(wide)} axes, needed one")

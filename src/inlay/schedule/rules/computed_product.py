@@ -1,0 +1,74 @@
+"""Products of a few rows whose factors are both computed: what the rules for them ask first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import BlockIter, IterKind
+from inlay.loop.walk import loads_of
+from inlay.schedule.rules.contraction_plan import epilogue_of, no_contraction
+from inlay.schedule.rules.groups import is_product, packed_panel, symbols_in, written
+from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of
+from inlay.schedule.state import Schedule, illegal
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedProduct:
+    """A product of matrices as they are; the only nest of a function but for its epilogue.
+
+    Attributes:
+        block: its name.
+        epilogue: the block that makes something of each sum; None for none.
+        spatial: its axes of the result, the columns last.
+        terms: the axis that it sums over.
+        second: how it reads the factor with the columns.
+        rows: how often each element of that is used: too rarely for packing to pay.
+        itemsize: bytes of an element.
+    """
+
+    block: str
+    epilogue: str | None
+    spatial: tuple[BlockIter, ...]
+    terms: BlockIter
+    second: Load
+    rows: int
+    itemsize: int
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Positions of the axes of which each element has a factor of its own."""
+        own = symbols_in(self.second.indices)
+        axes = enumerate(self.spatial[:-1])
+        return tuple(i for i, x in axes if x.sym in own and x.extent != 1)
+
+
+def computed_product(s: Schedule) -> ComputedProduct:
+    """Return the product of a function.
+
+    Raises:
+        Illegal: `schedule.class`.
+    """
+    reductions = [b for b in s.block_names() if s.block(b).init is not None]
+    if len(reductions) != 1 or no_contraction(s, reductions[0]):
+        raise illegal("class", "found no single sum of products along columns")
+    block, b = reductions[0], s.block(reductions[0])
+    terms = [i for i in b.iters if i.kind is IterKind.REDUCE]
+    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    spatial = tuple(i for i in b.iters if i.kind is IterKind.SPATIAL)
+    second = [x for x in factors if spatial[-1].sym in symbols_in(x.indices)]
+    is_plain = is_product(b) and len(terms) == 1 and packed_panel(b) is None and b.predicate is None
+    if (
+        not is_plain
+        or len(factors) != 2
+        or len(second) != 1
+        or second[0].buffer.dtype is not written(b).dtype
+    ):
+        raise illegal("class", f"found '{block}', which is no product of two matrices as they are")
+    rows = rows_of(b, second[0])
+    if not 0 < rows < FEWEST_ROWS:
+        raise illegal("class", f"found {rows or 'any number of'} rows, needed 1 to {FEWEST_ROWS - 1}")
+    epilogue = epilogue_of(s, block)
+    if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
+        raise illegal("class", "found something else beside a product, needed one alone")
+    return ComputedProduct(block, epilogue, spatial, terms[0], second[0], rows, written(b).dtype.itemsize)
