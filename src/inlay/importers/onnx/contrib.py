@@ -13,6 +13,7 @@ from inlay.importers.onnx import (
     contrib_attention,
     contrib_blocks,
     contrib_fused,
+    contrib_grouped,
     contrib_qonnx,
     ops_quantized,
     ops_recurrent,
@@ -97,6 +98,7 @@ def _q_linear_unary(name: str, **defaults: float) -> Rule:
 RULES: Mapping[tuple[str, str], Rule] = {
     **{(MICROSOFT, name): rule for name, rule in contrib_fused.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in contrib_attention.RULES.items()},
+    **{(MICROSOFT, name): rule for name, rule in contrib_grouped.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in contrib_blocks.RULES.items()},
     **{(MICROSOFT, name): rule for name, rule in ops_recurrent.QUANTIZED.items()},
     **{

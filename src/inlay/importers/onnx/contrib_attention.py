@@ -23,7 +23,7 @@ from inlay.importers.onnx.term import Term, arange, concat, constant, integers, 
 from inlay.importers.onnx.values import OnnxValue
 
 
-def _heads(x: Term, count: int) -> Term:
+def heads(x: Term, count: int) -> Term:
     """Turn `[B, S, N*H]` into `[B, N, S, H]`."""
     width = x.shape[2].value
     if width is None or count < 1 or width % count:
@@ -76,7 +76,8 @@ def _attended(node: Node, q: Term, k: Term, v: Term, kept: Term | None, bias: Te
     return y.reshape(y.shape[0], y.shape[1], y.shape[2] * y.shape[3])
 
 
-def _refuse(node: Node, *flags: str) -> None:
+def refuse(node: Node, *flags: str) -> None:
+    """Refuse a node that has one of these flags."""
     for name in flags:
         if node.flag(name):
             raise node.unsupported(f"has {name}")
@@ -86,10 +87,10 @@ def _from_products(
     node: Node, qkv: Term, sizes: Sequence[int], mask: int, past: int, bias: Term | None
 ) -> tuple[OnnxValue, ...]:
     """Attend with queries, keys and values that lie side by side in the last axis."""
-    _refuse(node, "do_rotary", "past_present_share_buffer")
+    refuse(node, "do_rotary", "past_present_share_buffer")
     count = node.int("num_heads", 0)
     ends = np.cumsum([0, *sizes])
-    q, k, v = (_heads(qkv.part(2, int(a), int(b)), count) for a, b in pairwise(ends))
+    q, k, v = (heads(qkv.part(2, int(a), int(b)), count) for a, b in pairwise(ends))
     if node.has(past):
         k, v = (concat([term(node, past).at(0, j), x], 2) for j, x in enumerate((k, v)))
     kept = _mask(node, mask, qkv.shape[0], k.shape[2])
@@ -160,7 +161,7 @@ def _operands(node: Node, count: int) -> tuple[Term, Term, Term]:
     biases: list[Term | None] = [None, None, None]
     if node.has(3):
         biases = list(_parts(term(node, 3), q, k))
-    q = _heads(q if biases[0] is None else q + biases[0], count)
+    q = heads(q if biases[0] is None else q + biases[0], count)
     if k.rank == 5:
         if node.has(3):
             raise node.unsupported("adds a bias to keys and values in one tensor")
@@ -170,7 +171,7 @@ def _operands(node: Node, count: int) -> tuple[Term, Term, Term]:
     if k.rank == 4:
         return q, k, v
     k, v = (x if b is None else x + b for x, b in zip((k, v), biases[1:], strict=True))
-    return q, _heads(k, count), _heads(v, count)
+    return q, heads(k, count), heads(v, count)
 
 
 def _parts(bias: Term, q: Term, k: Term) -> tuple[Term, Term, Term]:
@@ -193,7 +194,7 @@ def _rotary(node: Node) -> OnnxValue:
     Inputs: x `[B, S, N*H]` or `[B, N, S, H]`; positions `[B, S]`, or `[1]`, the first one; cosines
     and sines `[positions, H/2]`.
     """
-    _refuse(node, "is_packed_batching")
+    refuse(node, "is_packed_batching")
     if node.float("scale", 1.0) != 1.0:
         raise node.unsupported("has a scale")
     x, places, cos = term(node, 0), term(node, 1), term(node, 2)
@@ -205,7 +206,7 @@ def _rotary(node: Node) -> OnnxValue:
     if flat:
         width = x.shape[2].value or 0
         count = node.int("num_heads", 0) or width // max(turned, 1)
-        x = _heads(x, count)
+        x = heads(x, count)
     batch, steps = x.shape[0], x.shape[2]
     if places.rank == 1:
         at = (arange(node, steps) + places.reshape()).reshape(1, 1, steps)
@@ -213,7 +214,7 @@ def _rotary(node: Node) -> OnnxValue:
         at = places.reshape(batch, 1, steps)
     c, s = (table.gather(at) for table in (cos, term(node, 3)))
     first, rest = x.part(3, 0, turned), x.part(3, turned, x.shape[3])
-    y = _turned(node, first, c, s, half)
+    y = rotated(first, c, s, interleaved=node.flag("interleaved"))
     if x.shape[3] != lit(turned):
         y = concat([y, rest], 3)
     if flat:
@@ -222,9 +223,10 @@ def _rotary(node: Node) -> OnnxValue:
     return y.value
 
 
-def _turned(node: Node, x: Term, c: Term, s: Term, half: int) -> Term:
+def rotated(x: Term, c: Term, s: Term, *, interleaved: bool) -> Term:
     """Turn pairs: neighbours if they are interleaved, else number i and number i + H/2."""
-    if node.flag("interleaved"):
+    half = (x.shape[3].value or 0) // 2
+    if interleaved:
         dims = x.shape[:3]
         pairs = x.reshape(*dims, half, 2)
         a, b = pairs.at(4, 0), pairs.at(4, 1)
