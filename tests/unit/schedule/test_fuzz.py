@@ -60,6 +60,7 @@ STEPS = [
     "cache_write",
     "cache_write",
     "cache_read",
+    "cache_factor",
     "compute_at",
     "compute_at",
     "inline",
@@ -105,6 +106,8 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = (pick(blocks), "register")
         case "cache_read":
             args = (pick(blocks), pick(list(s._indexed().buffers)), number)
+        case "cache_factor":
+            args = (pick(blocks), pick(list(s._indexed().buffers)))
         case "compute_at":
             args = (pick(blocks), pick(loops), ["stack", "workspace"][draw(2)])
         case "reuse_output":

@@ -51,8 +51,10 @@ from inlay.loop.stmt import Block, LoopKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.cache_factor import cache_factor
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import clip, distance_of, extremes
+from inlay.schedule.primitives.compute_at import compute_at
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.inline import inline
@@ -73,6 +75,7 @@ from inlay.schedule.rules.choices import write_out_choices
 from inlay.schedule.rules.contraction_plan import (
     MAX_UNROLLED_DOTS,
     Plan,
+    computed_weights,
     epilogue_of,
     group_widths,
     lines_of_rows,
@@ -90,6 +93,9 @@ from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
 """A reduction, or its innermost loops, of at most so many steps is written out."""
+
+TOGETHER = (8, 2)
+"""Tiles that share what is computed of weights, where that takes as long as a tile."""
 
 
 def contraction(s: Schedule, target: Target) -> None:
@@ -250,6 +256,9 @@ def cut_rows(
     edges = _clip(s, block, row) if guarded else (False, False)
     is_far = any(edges) and _reach(s, block, row) > plan.tiles[0]
     tiles = split_cascade(s, row, plan.tiles)
+    widened = computed_weights(s.block(block), plan, target)
+    if widened is not None:
+        return _widened(s, tiles, temporary, block, widened, target)
     parts = [(tile, False) for tile in tiles] if is_far else _edges(s, tiles, edges)
     for tile, crosses in parts:
         lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
@@ -258,6 +267,33 @@ def cut_rows(
         if not crosses:
             write_out_steps(s, tile.names[block], target)
     return [tile.names[block] for tile, _ in parts]
+
+
+def _widened(
+    s: Schedule, tiles: Sequence[Copy], temporary: str, block: str, weights: str, target: Target
+) -> list[str]:
+    """Cut rows of which nobody knows how many there are, and of which each tile computes what it multiplies.
+
+    Weights in few bits become floats in registers, which takes as long as to multiply six rows by them. So
+    tiles of many rows go through them together, behind a copy in floats: the same numbers, for each group of
+    tiles once.
+    """
+    first, *rest = tiles
+    groups = split_cascade(s, first.outer, (*TOGETHER, 1))
+    parts = [
+        Copy(first.tile, g.inner, g.names[first.inner], {b: g.names[n] for b, n in first.names.items()})
+        for g in groups
+    ]
+    for tile in (*parts, *rest):
+        lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
+        _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=False, is_far=False)
+        write_out_steps(s, tile.names[block], target)
+    for group, tile in zip(groups, parts, strict=True):
+        if s.loop(group.inner).extent != 1:
+            makes = cache_factor(s, tile.names[block], weights)
+            compute_at(s, makes, group.outer, Scope.WORKSPACE)
+            vectorize(s, s.loops_of(makes)[-1])
+    return []
 
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:

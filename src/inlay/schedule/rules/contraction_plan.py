@@ -8,9 +8,10 @@ from math import prod
 
 from inlay.analysis.register_tiles import most_rows, panel_widths, ranked_heights
 from inlay.arith.dtype import DType
-from inlay.arith.expr import FloorDiv, Int, Sym, from_atom, symbols, to_int
+from inlay.arith.expr import FloorDiv, Int, Mod, Sym, from_atom, symbols, to_int
 from inlay.loop.buffer import Scope
-from inlay.loop.scalar import Binary, BinaryOp
+from inlay.loop.inits import mentioned
+from inlay.loop.scalar import Binary, BinaryOp, Load
 from inlay.loop.stmt import Block, IterKind
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.dot_products import DotProduct
@@ -172,6 +173,33 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)
     tiles = row_tiles(s, block, options) if options else ()
     return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
+
+
+def computed_weights(b: Block, plan: Plan, target: Target) -> str | None:
+    """Return the packed buffer that the factor with the columns is computed of, where rows are not known.
+
+    Where they are, few rows compute it as they go, and for many it was computed before. None as well where
+    the last cache does not hold the factor of some panels.
+    """
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    packed = [x for x in loads_of(b.body) if x.buffer.scope == Scope.PARAM and _is_packed(x, spatial[-1].sym)]
+    is_open = plan.row is not None and spatial[plan.row].extent.value is None
+    if not is_open or len(packed) < 2 or plan.packing is not None or plan.block is not None:
+        return None
+    pairs = [(i, x) for i, x in zip(b.iters, b.bindings, strict=True) if i.kind is IterKind.REDUCE]
+    tested: set[Sym] = set() if b.predicate is None else mentioned(b.predicate)
+    if not tested.isdisjoint(y for _, x in pairs for y in symbols(x)):
+        return None
+    terms = [i.extent.value for i, _ in pairs]
+    size = prod(n or 0 for n in terms) * plan.panel * written(b).dtype.itemsize
+    held = (target.l3_bytes or target.l2_bytes) // OWN_SHARE
+    return packed[0].buffer.name if None not in terms and size <= held else None
+
+
+def _is_packed(load: Load, column: Sym) -> bool:
+    """Whether a load is along the columns of a panel."""
+    atom = load.indices[-1].atom if load.indices else None
+    return isinstance(atom, Mod) and column in symbols(load.indices[-1])
 
 
 def lines_of_rows(b: Block) -> bool | None:
