@@ -89,6 +89,7 @@ def check(found, expected, session: Session, copying: Copying) -> None:
     assert all(np.array_equal(state[n], copying.state[n]) for n in copying.state)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("kind", ["file", "batched"])
 def test_bits_are_those_of_calls_that_copy(kind, name, request) -> None:
@@ -253,6 +254,7 @@ def test_what_is_not_linear_copies(body: str, outputs: str) -> None:
     assert [e.name for e in executable.entries] == ["main"]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "i8", "bool", "i64"])
 def test_all_types_grow(dtype: str) -> None:
     text = PAIR.format(dtype=dtype, body="concat{axis=1}(past, x)", outputs='"all"')

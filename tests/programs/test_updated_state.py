@@ -114,6 +114,7 @@ def same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
         assert np.array_equal(found[name], expected[name]), name
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_bits_are_those_of_calls_that_copy(name: str, file) -> None:
     executable = inlay.load_executable(file, settings=SETTINGS[name])

@@ -72,6 +72,7 @@ fn main<n, m>(q: Tensor[n, 64, f32], k: Tensor[m, 64, f32], l: Tensor[m, 64, f32
 
 
 @pytest.mark.llvm
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled_programs_take_both_branches(threads: int):
     module = parse_module(CACHED, OPS)

@@ -102,6 +102,7 @@ def made(case: str) -> tuple[Any, dict[str, np.ndarray]]:
     return m, {n: a for n, a in given.items() if n not in fixed}
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", CASES)
 def test_as_onnxruntime(case: str) -> None:
     m, inputs = made(case)

@@ -85,6 +85,7 @@ def reference(m: Any, given: dict[str, np.ndarray]) -> list[np.ndarray]:
     )
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", CASES)
 def test_as_onnxruntime(case: str) -> None:
     m, given = made(case)
@@ -93,6 +94,7 @@ def test_as_onnxruntime(case: str) -> None:
 
 
 @pytest.mark.llvm
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", ["text", "step"])
 def test_compiled(case: str) -> None:
     m, given = made(case)
