@@ -212,28 +212,37 @@ def _rotary(node: Node) -> OnnxValue:
         at = (arange(node, steps) + places.reshape()).reshape(1, 1, steps)
     else:
         at = places.reshape(batch, 1, steps)
-    c, s = (table.gather(at) for table in (cos, term(node, 3)))
-    first, rest = x.part(3, 0, turned), x.part(3, turned, x.shape[3])
-    y = rotated(first, c, s, interleaved=node.flag("interleaved"))
-    if x.shape[3] != lit(turned):
-        y = concat([y, rest], 3)
+    tables = cos, term(node, 3)
+    y = rotated(x, at, tables, turned, interleaved=node.flag("interleaved"))
     if flat:
         y = y.transpose(0, 2, 1, 3)
         y = y.reshape(batch, steps, y.shape[2] * y.shape[3])
     return y.value
 
 
-def rotated(x: Term, c: Term, s: Term, *, interleaved: bool) -> Term:
-    """Turn pairs: neighbours if they are interleaved, else number i and number i + H/2."""
-    half = (x.shape[3].value or 0) // 2
+def rotated(x: Term, at: Term, tables: tuple[Term, Term], count: int, *, interleaved: bool) -> Term:
+    """Turn the first `count` numbers of each head by the angles of its position, in pairs.
+
+    Args:
+        x: `[B, N, S, H]`.
+        at: positions, `[B or 1, 1, S]`.
+        tables: cosines and sines, `[positions, count/2]`.
+        count: how many numbers.
+        interleaved: whether pairs are neighbors; else they are number i and number i + count/2.
+    """
+    half = count // 2
+    c, s = (table.gather(at) for table in tables)
+    first = x.part(3, 0, count)
     if interleaved:
         dims = x.shape[:3]
-        pairs = x.reshape(*dims, half, 2)
+        pairs = first.reshape(*dims, half, 2)
         a, b = pairs.at(4, 0), pairs.at(4, 1)
         both = [t.reshape(*dims, half, 1) for t in (a * c - b * s, a * s + b * c)]
-        return concat(both, 4).reshape(*dims, half * 2)
-    a, b = x.part(3, 0, half), x.part(3, half, half * 2)
-    return concat([a * c - b * s, a * s + b * c], 3)
+        y = concat(both, 4).reshape(*dims, count)
+    else:
+        a, b = first.part(3, 0, half), first.part(3, half, count)
+        y = concat([a * c - b * s, a * s + b * c], 3)
+    return y if x.shape[3] == lit(count) else concat([y, x.part(3, count, x.shape[3])], 3)
 
 
 RULES: Mapping[str, Rule] = {

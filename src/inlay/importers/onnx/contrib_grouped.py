@@ -87,9 +87,7 @@ def _at_positions(node: Node, x: Term, before: Int) -> Term:
         at = term(node, 9).cast(dt.I64).reshape(x.shape[0], 1, steps)
     else:
         at = (arange(node, steps) + integers(node, (before,))).reshape(1, 1, steps)
-    c, s = (table.gather(at) for table in (cos, term(node, 8)))
-    y = rotated(x.part(3, 0, half * 2), c, s, interleaved=node.flag("rotary_interleaved"))
-    return y if x.shape[3] == lit(half * 2) else concat([y, x.part(3, half * 2, x.shape[3])], 3)
+    return rotated(x, at, (cos, term(node, 8)), half * 2, interleaved=node.flag("rotary_interleaved"))
 
 
 def _attended(node: Node, q: Term, k: Term, v: Term, before: Int) -> Term:
@@ -120,7 +118,9 @@ def _unseen(node: Node, steps: Int, keys: Int, before: Int, dtype: dt.DType) -> 
     key = arange(node, keys).reshape(1, keys)
     unseen = key > at
     window = node.int("local_window_size", -1)
-    if window >= 0:
+    if window == 0 or window < -1:
+        raise node.invalid(f"has a window of {window} keys")
+    if window > 0:
         unseen = unseen | (key <= at - window)
     return unseen.where(constant(node, float(np.finfo(dtype.numpy).min), dtype), 0.0)
 

@@ -7,7 +7,8 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.inits import mentioned
 from inlay.loop.scalar import Binary, BinaryOp, Index, Intrinsic, IntrinsicOp, Load, Scalar
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, LoopKind, Stmt, Store
-from inlay.loop.walk import Rewrite, map_operands, scalars_below, seq
+from inlay.loop.walk import Rewrite, map_operands, scalars_below
+from inlay.schedule.primitives.cache_read import put_before
 from inlay.schedule.state import Schedule, illegal, outermost_loop, primitive
 
 
@@ -63,12 +64,7 @@ def cache_factor(s: Schedule, block: str, buffer: str) -> str:
     body = Store(old.body.buffer, old.body.indices, _replaced(old.body.value, factor, here))
     s.replace(place, Block(old.name, old.iters, old.bindings, body, old.init, old.predicate))
     name = s.fresh_name(f"{block}_factor")
-    nest = _nest(s, name, cached, iters, factor)
-    if outermost is None:
-        s.set_body(seq(nest, s.body))
-    else:
-        above = s.loop_place(outermost)
-        s.replace(above, seq(nest, above.stmt))
+    put_before(s, outermost, _nest(s, name, cached, iters, factor))
     s.set_body(Alloc(cached, s.body))
     return name
 

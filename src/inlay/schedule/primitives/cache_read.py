@@ -71,12 +71,13 @@ def cache_read(s: Schedule, block: str, buffer: str, panel: int) -> str:
     s.replace(place, _reading(old, Rewrite(access=moved)))
     name = s.fresh_name(f"{block}_pack")
     copy = _copy_nest(s, name, packed, [*before, column, *after], column, Load(source, indices))
-    _put_before(s, outermost, copy)
+    put_before(s, outermost, copy)
     s.set_body(Alloc(packed, s.body))
     return name
 
 
-def _put_before(s: Schedule, loop: str | None, copy: Stmt) -> None:
+def put_before(s: Schedule, loop: str | None, copy: Stmt) -> None:
+    """Run a statement right before a loop; before all else for None."""
     if loop is None:
         s.set_body(seq(copy, s.body))
     else:

@@ -246,7 +246,7 @@ def cut_rows(
         guarded: whether windows reach over edges.
 
     Returns:
-        The blocks that multiply in the tiles; none where there are no rows.
+        The blocks that multiply in the tiles; none where there are no rows, or where tiles share weights.
     """
     if plan.row is None:
         _finish(s, spatial_loops(s, block)[-2], temporary, block, _lanes(s, block, target))
@@ -256,9 +256,10 @@ def cut_rows(
     edges = _clip(s, block, row) if guarded else (False, False)
     is_far = any(edges) and _reach(s, block, row) > plan.tiles[0]
     tiles = split_cascade(s, row, plan.tiles)
-    widened = computed_weights(s.block(block), plan, target)
-    if widened is not None:
-        return _widened(s, tiles, temporary, block, widened, target)
+    weights = computed_weights(s.block(block), plan, target)
+    groups = () if weights is None else split_cascade(s, tiles[0].outer, (*TOGETHER, 1))
+    if groups:
+        tiles = (*_inside(tiles[0], groups), *tiles[1:])
     parts = [(tile, False) for tile in tiles] if is_far else _edges(s, tiles, edges)
     for tile, crosses in parts:
         lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
@@ -266,34 +267,30 @@ def cut_rows(
         _load_anew(s, tile.names[block], target)
         if not crosses:
             write_out_steps(s, tile.names[block], target)
-    return [tile.names[block] for tile, _ in parts]
+    if weights is None:
+        return [tile.names[block] for tile, _ in parts]
+    for group, tile in zip(groups[:-1], tiles, strict=False):  # the last has tiles that are alone
+        _share_weights(s, group, tile.names[block], weights)
+    return []
 
 
-def _widened(
-    s: Schedule, tiles: Sequence[Copy], temporary: str, block: str, weights: str, target: Target
-) -> list[str]:
-    """Cut rows of which nobody knows how many there are, and of which each tile computes what it multiplies.
-
-    Weights in few bits become floats in registers, which takes as long as to multiply six rows by them. So
-    tiles of many rows go through them together, behind a copy in floats: the same numbers, for each group of
-    tiles once.
-    """
-    first, *rest = tiles
-    groups = split_cascade(s, first.outer, (*TOGETHER, 1))
-    parts = [
-        Copy(first.tile, g.inner, g.names[first.inner], {b: g.names[n] for b, n in first.names.items()})
+def _inside(tile: Copy, groups: Sequence[Copy]) -> list[Copy]:
+    """Return the tiles in each of the loops that the one over tiles was split into."""
+    return [
+        Copy(tile.tile, g.inner, g.names[tile.inner], {b: g.names[n] for b, n in tile.names.items()})
         for g in groups
     ]
-    for tile in (*parts, *rest):
-        lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
-        _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=False, is_far=False)
-        write_out_steps(s, tile.names[block], target)
-    for group, tile in zip(groups, parts, strict=True):
-        if s.loop(group.inner).extent != 1:
-            makes = cache_factor(s, tile.names[block], weights)
-            compute_at(s, makes, group.outer, Scope.WORKSPACE)
-            vectorize(s, s.loops_of(makes)[-1])
-    return []
+
+
+def _share_weights(s: Schedule, group: Copy, block: str, weights: str) -> None:
+    """Compute the weights that a group of tiles multiplies once, in front of them.
+
+    Weights in few bits become floats in registers, which takes as long as to multiply six rows by them. So
+    where nobody knows how many rows there are, tiles go together through a copy in floats: the same numbers.
+    """
+    makes = cache_factor(s, block, weights)
+    compute_at(s, makes, group.outer, Scope.WORKSPACE)
+    vectorize(s, s.loops_of(makes)[-1])
 
 
 def _inline_padding(s: Schedule, block: str) -> list[str]:

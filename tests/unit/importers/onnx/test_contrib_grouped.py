@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import inlay
-from inlay.base.diagnostics import RunError
+from inlay.base.diagnostics import CompileError, RunError
 from tests.unit.importers.onnx.models import load, model, run, value
 
 RNG = np.random.default_rng(7)
@@ -109,6 +109,13 @@ def test_a_text_may_end_early() -> None:
     found, want = run(load(m), given), reference(m, given)
     for row, end in enumerate((4, 2)):
         np.testing.assert_allclose(found["y"][row, :end], want[0][row, :end], atol=1e-5)
+
+
+def test_a_window_of_no_keys_is_refused() -> None:
+    m, _ = made("step")
+    m.graph.node[0].attribute.append(helper.make_attribute("local_window_size", 0))
+    with pytest.raises(CompileError, match="window of 0 keys"):
+        load(m)
 
 
 def test_caches_of_several_lengths_are_refused() -> None:
