@@ -9,9 +9,8 @@ through a function of the program that takes functions, `branch` through a closu
 leaves 63 / 33 = 1.9 for two threads.
 
 One thread in sequential mode takes turns with two threads as they are by default, each in a process of its
-own, as in `overlap.py`; a turn is eleven calls in a row, and its time is the mean of the last ten. Outputs
-must be equal to the bit. `ceiling` is what two processes of one thread that begin at once get, each the
-whole program.
+own, as in `overlap.py`. Outputs must be equal to the bit. `ceiling` is what two processes of one thread that
+begin at once get, each the whole program.
 `cell us` is what a call of the cell takes on one thread; `best` and `median` are the ratios of times.
 """
 
@@ -25,7 +24,7 @@ import numpy as np
 from measure import Report
 from overlap import TIME, asked, started
 
-ROUNDS = 30
+ROUNDS = 20
 DEPTH = 6
 ITEMS = 2**DEPTH - 1
 TURNS = 1

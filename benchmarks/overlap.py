@@ -6,7 +6,8 @@
 products, each of which ends when its data says so. One thread in sequential mode and two threads in
 parallel mode take turns, each in a process of its own so that neither's idle threads disturb the
 other; outputs are compared first. `best` is the ratio of the shortest times over the rounds, `median`
-that of the middle ones.
+that of the middle ones. A turn is calls in a row for 20 ms, at least ten, behind one that is not
+counted: a processor that slept through the turn of the other process is slow at first.
 
 Two processors that share a clock or a core with others give less than 2. What the machine can give is
 measured in the same rounds: `ceiling` is as `best`, for two processes of one thread that begin at once
@@ -29,7 +30,7 @@ import numpy as np
 from measure import Report
 
 ROUNDS = 20
-CALLS = 10
+CALLS, TURN_S = 10, 0.02
 TIME, TRACE = "time a call", "trace a call"
 INPUTS = """a: Tensor[{n}, {n}, f32], b: Tensor[{n}, {n}, f32],
         wa: Tensor[{n}, {n}, f32], wb: Tensor[{n}, {n}, f32], limit: Tensor[f32]"""
@@ -76,8 +77,7 @@ def total(values: list[str]) -> str:
 
 def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
     """Compile a program, answer with its output, then with the seconds of a call whenever asked: the mean of
-    `CALLS` in a row, behind another one: a thread that sleeps takes as long to wake as a short call. Asked
-    for a trace, answer with the share of the kernels' time that they ran beside others.
+    a turn. Asked for a trace, answer with the share of the kernels' time that they ran beside others.
     """
     from inlay.analysis.infer_types import infer_types
     from inlay.api import compilation
@@ -96,11 +96,13 @@ def serve(link: Connection, text: str, settings: dict[str, Any]) -> None:
     link.send(executable(*inputs))
     while asked := link.recv():
         chosen = traced if asked == TRACE else executable
-        chosen(*inputs)
         start = time.perf_counter()
-        for _ in range(CALLS):
+        chosen(*inputs)
+        calls = max(CALLS, int(TURN_S / (time.perf_counter() - start)))
+        start = time.perf_counter()
+        for _ in range(calls):
             chosen(*inputs)
-        seconds = (time.perf_counter() - start) / CALLS
+        seconds = (time.perf_counter() - start) / calls
         link.send(time_beside(traced.events()) if asked == TRACE else seconds)
 
 

@@ -40,6 +40,7 @@ static int64_t now(const inlay_batcher_t *batcher)
 
 /* Calls wait for others to come for this part of what a call takes. */
 #define GAP_PART 4
+#define SHORTEST_GAP_NS 100000
 
 /* ------------------------------------------------------------------------ who has nothing to do */
 
@@ -51,12 +52,16 @@ static int is_still(const inlay_shared_t *shared)
            (shared->is_issuing ? shared->issuer_waits && !shared->is_due : !shared->done.first);
 }
 
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 /* With the lock of the batcher: until when calls that are all ready wait for more. */
 static int64_t end_of_gap(const inlay_batcher_t *batcher)
 {
-    int64_t gap = batcher->call_ns / GAP_PART;
+    const uint32_t missing = batcher->n_expected - batcher->n_calls;
+    int64_t gap = smaller(batcher->call_ns / GAP_PART, INLAY_BATCH_GAP_NS);
     if (!batcher->host->now || batcher->n_calls >= batcher->n_expected) return 0;
-    return batcher->changed + (gap < INLAY_BATCH_GAP_NS ? gap : INLAY_BATCH_GAP_NS);
+    gap = smaller(gap, batcher->period * missing / batcher->n_expected);
+    return gap < SHORTEST_GAP_NS ? 0 : batcher->changed + gap;
 }
 
 /* With the lock of the batcher: whether a batch can be taken. */
@@ -83,6 +88,33 @@ static void end_visits(const inlay_batcher_t *batcher, inlay_shared_t *shared, u
         batcher->host->threads->wake(batcher->host->user, batcher->lock);
 }
 
+/* With the lock of the batcher: nobody needs to go on with a call that has ended; there may be no thread
+ * that would, and it waits for its visits. */
+static void withdraw_visit(inlay_batcher_t *batcher, inlay_shared_t *shared)
+{
+    inlay_shared_t *before = NULL, *each = batcher->first_visit;
+    if (!shared->is_to_visit) return;
+    for (; each != shared; each = each->next_visit) before = each;
+    if (before) before->next_visit = shared->next_visit;
+    else batcher->first_visit = shared->next_visit;
+    if (batcher->last_visit == shared) batcher->last_visit = before;
+    shared->is_to_visit = 0;
+    shared->n_visits--;
+}
+
+/* With the lock of the batcher: a call counts no more. */
+static void depart(inlay_batcher_t *batcher, inlay_shared_t *shared)
+{
+    if (!shared->is_joined) return;
+    shared->is_joined = 0;
+    withdraw_visit(batcher, shared);
+    batcher->n_still -= shared->is_still;
+    shared->is_still = 0;
+    batcher->n_calls--;
+    batcher->changed = now(batcher);
+    batcher->call_ns += (batcher->changed - shared->joined - batcher->call_ns) / 8;
+}
+
 int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
@@ -91,6 +123,7 @@ int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits)
     if (!inlay_batcher_is_common(m)) return 0;
     lock(batcher);
     end_visits(batcher, shared, visits);
+    if (shared->is_ended) depart(batcher, shared);
     if (!shared->n_visits && shared->is_joined && !shared->is_still && is_still(shared)) {
         shared->is_still = 1;
         batcher->n_still++;
@@ -152,7 +185,7 @@ void inlay_batcher_join(inlay_activation_t *m)
     if (!batcher->n_calls++) batcher->since = batcher->changed;
     if (batcher->n_expected < batcher->n_calls) batcher->n_expected = batcher->n_calls;
     batcher->threads = (uint32_t)m->config.parts;
-    m->shared->is_joined = 1;
+    m->shared->is_joined = m->shared->is_member = 1;
     unlock(batcher);
 }
 
@@ -190,35 +223,17 @@ void inlay_batcher_rest(inlay_batcher_t *batcher)
     inlay_unlock(m);
 }
 
-/* With the lock of the batcher: nobody needs to go on with a call that has ended; there may be no thread
- * that would, and it waits for its visits. */
-static void withdraw_visit(inlay_batcher_t *batcher, inlay_shared_t *shared)
-{
-    inlay_shared_t *before = NULL, *each = batcher->first_visit;
-    if (!shared->is_to_visit) return;
-    for (; each != shared; each = each->next_visit) before = each;
-    if (before) before->next_visit = shared->next_visit;
-    else batcher->first_visit = shared->next_visit;
-    if (batcher->last_visit == shared) batcher->last_visit = before;
-    shared->is_to_visit = 0;
-    shared->n_visits--;
-}
-
 void inlay_batcher_leave(inlay_activation_t *m)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
     const inlay_threads_t *threads = m->host->threads;
     inlay_activation_t *next;
     int is_last;
-    if (!inlay_batcher_is_common(m) || !m->shared->is_joined) return;
+    if (!inlay_batcher_is_common(m) || !m->shared->is_member) return;
     lock(batcher);
-    m->shared->is_joined = 0;
-    withdraw_visit(batcher, m->shared);
-    batcher->n_still -= m->shared->is_still;
-    m->shared->is_still = 0;
-    is_last = !--batcher->n_calls;
-    batcher->changed = now(batcher);
-    batcher->call_ns += (batcher->changed - m->shared->joined - batcher->call_ns) / 8;
+    m->shared->is_member = 0;
+    depart(batcher, m->shared);
+    is_last = !batcher->n_calls;
     next = lacks(batcher) ? any(batcher) : NULL;
     unlock(batcher);
     if (next) hand_over(batcher, next);
@@ -298,13 +313,22 @@ inlay_activation_t *inlay_batcher_next(inlay_batcher_t *batcher)
 
 /* ------------------------------------------------------------------------------------ batches */
 
+/* With the lock of the batcher: a batch is taken. */
+static void note_period(inlay_batcher_t *batcher, const inlay_command_t *first)
+{
+    int64_t *taken = &batcher->gathered[first->index].taken;
+    batcher->since = now(batcher);
+    batcher->period = *taken ? batcher->since - *taken : INLAY_BATCH_GAP_NS;
+    *taken = batcher->since;
+}
+
 inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits)
 {
     inlay_command_t *first = NULL, *c;
     visits->n = 0;
     lock(batcher);
     if (is_due(batcher)) first = inlay_gather_take(batcher);
-    if (first) batcher->since = now(batcher);
+    if (first) note_period(batcher, first);
     if (first && batcher->n_still >= batcher->n_calls) batcher->n_expected = batcher->n_calls;
     for (c = first; c; c = c->mates) {
         inlay_shared_t *shared = c->activation->shared;

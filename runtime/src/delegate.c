@@ -20,8 +20,10 @@
  *
  * There are as many delegates as threads: all but one may run, and one is ready for who ends first. While that is so, this
  * thread runs what comes next at once, and looks for nothing to put off (lookahead.c). Functions whose calls
- * were short are not delegated, but for one in 64, for that may change with sizes. Both heaps are touched
- * by the issuer alone, before the command is submitted and after it is retired.
+ * were short are not delegated, but for one in 64, for that may change with sizes. Where arguments could not be
+ * copied, those of the next call may: a fold of a tree is called with the whole tree, then with parts of it. So one call
+ * is passed over behind the first that failed, three behind the second, at most 64, until one can be copied.
+ * Both heaps are touched by the issuer alone, before the command is submitted and after it is retired.
  *
  * What a call and its delegates have at once is bounded without a counter that threads share: the most of the
  * activation, and of each delegate the most that one of its calls had. Bytes of results change hands, and would be
@@ -34,7 +36,7 @@
 #include <string.h>
 
 #define AGAIN 64u
-#define MOST_OBJECTS 64u
+#define MOST_OBJECTS 128u
 #define MOST_RESULTS 8u
 
 /* -------------------------------------------------------------------- copies between two heaps */
@@ -199,8 +201,24 @@ static int is_short(const inlay_activation_t *m, const inlay_call_time_t *time)
     return time->ns && time->ns < INLAY_DELEGATE_NS && time->ns < m->config.hand_off_ns;
 }
 
-/* Not to be delegated again soon. */
+/* Results could not be copied, and the call runs twice: not to be delegated again soon. */
 static void learn_unfit(inlay_call_time_t *time) { time->ns = 1; }
+
+/* Arguments could not be copied. */
+static void learn_unfit_once(inlay_call_time_t *time)
+{
+    time->pause = time->pause < AGAIN / 2 ? 2 * time->pause + 1 : AGAIN;
+    time->pausing = time->pause;
+}
+
+/* Whether a call is to run here without another look. */
+static int is_passed_over(const inlay_activation_t *m, inlay_call_time_t *time)
+{
+    if (is_short(m, time)) return ++time->passed % AGAIN != 0;
+    if (!time->pausing) return 0;
+    time->pausing--;
+    return 1;
+}
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
@@ -317,8 +335,11 @@ static int put_arguments(inlay_activation_t *m, inlay_delegate_t *d, const inlay
     theirs->error = &d->error;
     d->error.depth = 0;
     if (inlay_stack_root(theirs, task->callee->frame) != INLAY_OK) return 0;
-    if (copy_slots(&copy, theirs->current->slots, task->base, task->callee->n_params)) return 1;
-    if (!copy.is_pending) learn_unfit(time);
+    if (copy_slots(&copy, theirs->current->slots, task->base, task->callee->n_params)) {
+        time->pause = 0;
+        return 1;
+    }
+    if (!copy.is_pending) learn_unfit_once(time);
     return 0;
 }
 
@@ -329,7 +350,7 @@ int inlay_delegate_begin(inlay_activation_t *m)
     inlay_call_time_t *time;
     if (!m->call_times || task->n_results > MOST_RESULTS || inlay_task_effects_to_come(task)) return 0;
     time = time_of(m, task);
-    if (is_short(m, time) && ++time->passed % AGAIN) return 0;
+    if (is_passed_over(m, time)) return 0;
     if (m->n_delegated) settle(m);
     d = find(m);
     if (!d || !put_arguments(m, d, task, time)) return 0;

@@ -5,7 +5,7 @@
 #include "machine.h"
 
 /* Storages that a call reads and the delegate borrows; a call that reaches more is not delegated. */
-#define INLAY_MOST_BORROWED 32
+#define INLAY_MOST_BORROWED 64
 
 typedef struct inlay_delegate {
     struct inlay_delegate *next; /* all of an activation */

@@ -69,6 +69,8 @@ typedef struct inlay_task {
 typedef struct inlay_call_time {
     int64_t ns;      /* 0: not known */
     uint32_t passed; /* calls that were not delegated for that */
+    uint32_t pause;  /* calls to pass over behind one whose arguments could not be copied; and how many are left */
+    uint32_t pausing;
 } inlay_call_time_t;
 
 /* What calls of an entry took in sequential and in parallel mode; see choice.c. */

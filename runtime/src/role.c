@@ -40,6 +40,7 @@ static void issue(inlay_activation_t *m, int is_caller)
     } while (turn == TURN_WAITS && shared->done.first);
     if (turn == TURN_OVER && !drains(m)) {
         shared->is_over = 1;
+        shared->is_ended = !issuer->in_flight;
     } else {
         shared->is_issuing = 0;
         shared->is_waiting = 1;

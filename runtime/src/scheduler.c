@@ -81,7 +81,7 @@ void inlay_scheduler_begin(inlay_activation_t *m)
     issuer->failure.status = INLAY_OK;
     issuer->is_stopped = 0;
     shared->is_issuing = issuer->is_caller = 1;
-    shared->is_over = 0;
+    shared->is_over = shared->is_ended = 0;
     shared->asked = 0;
     issuer->is_beside = 0;
     m->function = NULL;

@@ -9,6 +9,7 @@
 typedef struct inlay_gathered {
     inlay_command_t *first, *last;
     uint32_t count;
+    int64_t taken; /* when the last batch of it was; ns, 0 for never */
 } inlay_gathered_t;
 
 /* Where commands gather: those of one activation, under its lock; or those of all activations that were
@@ -27,6 +28,7 @@ struct inlay_batcher {
     uint32_t is_timed;              /* a thread waits no longer than for those */
     int64_t changed;                /* when a call came or went; ns */
     int64_t call_ns;                /* what calls took of late */
+    int64_t period;                 /* from one batch of a kernel to the next one of it, of the last batch; ns */
     uint32_t threads;               /* that a call may have */
     uint32_t n_carriers;            /* threads that go on with calls of others, and run batches */
     inlay_shared_t *first_visit, *last_visit; /* calls to be gone on with */
@@ -47,11 +49,13 @@ struct inlay_shared {
     uint32_t n_running;             /* commands that threads run */
     uint32_t is_issuing;            /* some thread has the role */
     uint32_t is_over;               /* nothing more is to be issued */
+    uint32_t is_ended;              /* and nothing is in flight: only the thread of the call is to go on */
     uint32_t issuer_waits, is_due;  /* for so many ends of commands; they have come */
     uint32_t caller_waits;          /* the thread of the call does, for anything to do */
     int asked;                      /* host.poll said to end the call; asked by its thread */
     /* Under the lock of a batcher of several activations: */
-    uint32_t is_joined, is_still;   /* the call counts there; and among those with nothing to do */
+    uint32_t is_member;             /* the call has joined and not left */
+    uint32_t is_joined, is_still;   /* it counts there; and among those with nothing to do */
     uint32_t n_visits;              /* batches with commands of this call that threads run, or go on from */
     uint32_t is_timer;              /* its thread is that of is_timed */
     int64_t joined;                 /* when; ns */
@@ -171,7 +175,7 @@ typedef struct inlay_visits {
 void inlay_batcher_join(inlay_activation_t *m);
 void inlay_batcher_leave(inlay_activation_t *m);
 /* With the lock taken: a thread has nothing to do for a call, and ends so many visits; whether there is
- * something to carry. */
+ * something to carry. The others do not wait for a call that has ended until its thread wakes. */
 int inlay_batcher_settle(inlay_activation_t *m, uint32_t visits);
 /* With the lock taken: whether there is something that another carrier could do. */
 int inlay_batcher_lacks(const inlay_activation_t *m);
