@@ -105,7 +105,7 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
         raise InternalError(
             f"its code takes {len(code.dims)} integers, its calls give {len(kernel.ints)}", where=kernel.name
         )
-    pieces = _pieces(kernel)
+    pieces = _pieces(kernel, code)
     phases = tuple(
         bc.Phase(p.offset, p.parallel, pieces.get(i, 1) if p.parallel else 1)
         for i, p in enumerate(code.phases)
@@ -128,17 +128,17 @@ _NS_PER_BYTE = 0.4
 """A product of four rows with f32 weights is predicted to take so long for each byte of them."""
 
 
-def _pieces(kernel: Kernel) -> dict[int, int]:
+def _pieces(kernel: Kernel, code: KernelCode) -> dict[int, int]:
     """Return how many pieces phases are run in that read many bytes and do little with each.
 
     These are products of few rows with weights that fill a good part of a cache: see `bc.Phase.pieces`.
     Kernels with scratch for each part may prepare there what all of a part reads, and stay whole.
     """
     cost = None if kernel.cost_ns is None else kernel.cost_ns.value
-    if cost is None or kernel.accesses is None or any(w.per_part for w in kernel.workspaces):
+    if cost is None or code.accesses is None or any(w.per_part for w in kernel.workspaces):
         return {}
     found: dict[int, int] = {}
-    for port, (first, last) in zip(kernel.ports, kernel.accesses.used, strict=False):
+    for port, (first, last) in zip(kernel.ports, code.accesses.used, strict=False):
         size = prod(d.value or 0 for d in port.type.shape) * port.type.dtype.itemsize
         count = min(size // _PIECE_BYTES, bc.MOST_PIECES)
         is_held = size <= _MOST_BYTES and port.access is Access.READ

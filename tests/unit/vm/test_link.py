@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from inlay.analysis.infer_types import infer_types
@@ -28,3 +29,16 @@ def pieces(rows: int, terms: int, columns: int) -> set[int]:
 )
 def test_few_rows_pass_their_weights_in_pieces(rows, terms, columns, expected):
     assert max(pieces(rows, terms, columns), default=1) == expected
+
+
+def test_a_call_that_may_run_with_others_passes_them_in_pieces_too():
+    weights = np.random.default_rng(0).standard_normal((256, 512)).astype(np.float32)
+    text = (
+        "fn main(x: Tensor[1, 256, f32]) -> Tensor[1, 512, f32] {\n"
+        '  tanh(matmul(x, f32[256, 512](#"w")))\n}\nentry main("x") -> ("y");\n'
+    )
+    module = infer_types(parse_module(text, table(), resources={"w": weights}))
+    alone, together = sorted(compilation(module, batch=True).program.kernels, key=lambda k: k.batch is None)
+    assert together.name.endswith(".batch")
+    assert isinstance(alone.body, ImageBody)
+    assert max(p.pieces for p in alone.body.phases) == 8
