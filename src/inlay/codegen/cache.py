@@ -18,7 +18,8 @@ from pathlib import Path
 from inlay.base.files import writing
 
 _MAGIC = b"inlay object 1\n"
-_PRUNE_EVERY = 64
+_PRUNE_BYTES = 8 << 20
+"""Between two walks over all entries about so much is written: a full folder has 100,000, which take a second."""
 
 
 @dataclass(slots=True)
@@ -62,8 +63,8 @@ class ObjectCache:
                 out.write(_MAGIC + hashlib.sha256(content).digest() + content)
         except OSError:
             return
-        # A walk over all entries, for one write in so many: keys are digests.
-        if int(key[-4:], 16) % _PRUNE_EVERY == 0:
+        # By chance, for keys are digests: other processes write as well.
+        if int(key[-8:], 16) % _PRUNE_BYTES < len(content):
             self.prune()
 
     def prune(self) -> None:
