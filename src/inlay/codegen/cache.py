@@ -19,7 +19,7 @@ from inlay.base.files import writing
 
 _MAGIC = b"inlay object 1\n"
 _PRUNE_BYTES = 8 << 20
-"""Between two walks over all entries about so much is written: a full folder has 100,000, which take a second."""
+"""About so much is written between two walks over all entries: a full folder has 100,000, a second each."""
 
 
 @dataclass(slots=True)

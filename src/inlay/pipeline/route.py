@@ -56,6 +56,7 @@ from inlay.transforms import (
     split_matches,
     split_queries,
     to_anf,
+    unify_dims,
     unroll_loops,
     update_state,
 )
@@ -76,6 +77,7 @@ TENSOR = (
     eliminate_dead.PASS,  # what floats were computed for integers is not to be folded
     fold_constants.PASS,
     eliminate_common.PASS,
+    unify_dims.PASS,
     grow_in_place.PASS,
     grow_state.PASS,
     update_state.PASS,

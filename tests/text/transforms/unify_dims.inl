@@ -1,0 +1,34 @@
+// RUN: inlay opt %s --passes infer-types,to-anf,unify-dims | filecheck %s
+
+// A size with two names has one from the beginning on, checked where it is given. The body is without checks
+// that hold then; a check inside a branch is for those that come there.
+// CHECK-LABEL: fn main<n, past, total, m>
+// CHECK:         mask: Tensor[n, total, f32]
+// CHECK:         mask_1: Tensor[n, n + past, f32] = check_shape{why="columns"}(mask, shape(n, n + past))
+// CHECK-NOT:     why="columns"
+// CHECK:         add(scores, mask_1)
+// CHECK:         if (
+// CHECK:           check_shape{why="rows"}(other, shape(n, 4))
+fn main<n, past, total, m>(
+  q: Tensor[n, 4, f32], old: Tensor[past, 4, f32], mask: Tensor[n, total, f32], other: Tensor[m, 4, f32],
+  c: Tensor[bool]
+) -> (Tensor[n, 4, f32], Tensor[n, 4, f32]) {
+  let keys = concat{axis=0}(old, q);
+  let scores = matmul(q, transpose{perm=[1, 0]}(keys));
+  let same = check_shape{why="columns"}(scores, shape(n, total));
+  let p = softmax{axis=1}(add(same, mask));
+  let values = check_shape{why="columns"}(keys, shape(total, 4));
+  let r = if (to_control(c)) { check_shape{why="rows"}(other, shape(n, 4)) } else { q };
+  (matmul(p, values), r)
+}
+
+entry main("q", "old", "mask", "other", "c") -> ("a", "b");
+
+// The result says its size by one of the names, which stays.
+// CHECK-LABEL: fn kept<x0, y0>
+// CHECK:         x_1: Tensor[y0, f32] = check_shape{why="rows"}(x, shape(y0))
+// CHECK:         add(x_1, y)
+fn kept<x0, y0>(x: Tensor[x0, f32], y: Tensor[y0, f32]) -> Tensor[y0, f32] {
+  let z = check_shape{why="rows"}(x, shape(y0));
+  add(z, y)
+}
