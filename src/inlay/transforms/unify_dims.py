@@ -32,8 +32,9 @@ Known = dict[Sym, tuple[Int, str]]
 """What stands for dims, and what demanded it."""
 
 
-def run(module: Module, _context: PassContext) -> Module:
+def run(module: Module, context: PassContext) -> Module:
     """Unify dims of each function. Cost: linear."""
+    del context
     functions = {name: f if f.primitive is not None else _unified(f) for name, f in module.functions.items()}
     if all(functions[name] is f for name, f in module.functions.items()):
         return module
@@ -58,8 +59,9 @@ def _unified(f: Function) -> Function:
         narrow = substitute_type(p.type, sizes)
         assert isinstance(narrow, TensorType), "dims of others were left out"
         value = make.assume_shape(p, narrow.shape, why)
-        given[p] = make.var(p.name, value.type, p.span)
-        checked.append((given[p], value))
+        narrowed = make.var(p.name, value.type, p.span)
+        given[p] = narrowed
+        checked.append((narrowed, value))
     body = _without_checks(walk.copy(f.body, given, sizes))
     return replace(f, body=make.lets(checked, body))
 
