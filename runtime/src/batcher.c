@@ -15,6 +15,9 @@
  * as many calls are expected as there were: before a batch that could be taken, the others have a moment to
  * come (a quarter of what calls take, at most INLAY_BATCH_GAP_NS since the last one came or went). When
  * they do not, they are expected no more: a call that was the last of somebody costs the others that once.
+ * That moment is no longer than what going on without them costs: the missing part of all calls would wait for
+ * the next batch of the kernel, a period later. Steps that end together are all missing, and the next batch is
+ * a step away; of loops of many steps few end at once, and the next batch is soon.
  *
  * While some calls are long at work on what does not gather, the others wait for them, but not for longer
  * than INLAY_BATCH_WAIT_NS.
@@ -38,7 +41,7 @@ static int64_t now(const inlay_batcher_t *batcher)
     return batcher->host->now ? batcher->host->now(batcher->host->user) : 0;
 }
 
-/* Calls wait for others to come for this part of what a call takes. */
+/* Calls wait for others to come for this part of what a call takes; not for less than a sleep takes anyway. */
 #define GAP_PART 4
 #define SHORTEST_GAP_NS 100000
 
