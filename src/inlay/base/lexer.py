@@ -310,6 +310,14 @@ class TokenStream:
                 break
         return items
 
+    def joined(self, close: str) -> str:
+        """Return the tokens from here up to a sign, blanks between them; empty where it does not come."""
+        try:
+            end = self._texts.index(close, self._index)
+        except ValueError:
+            return ""
+        return " ".join(self._texts[self._index : end])
+
     def expect_either(self, separator: str, close: str) -> None:
         """Go past a closing sign, or fail saying that a separator would have done too."""
         if not self.accept(close):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,6 +17,15 @@ from inlay.base.span import Span
 from inlay.ir import make
 from inlay.ir.expr import Const, Expr
 from inlay.ir.type_parser import TypeParser
+
+_PLAIN = {
+    False: re.compile(r"(?:(?:- )?\d{1,20} , )*(?:- )?\d{1,20}(?: ,)?"),
+    True: re.compile(r"(?:{0} , )*{0}(?: ,)?".format(r"(?:- )?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")),
+}
+"""Elements in decimal, with blanks between their tokens; by whether they are floats."""
+
+_ZERO_OF_INTEGERS = re.compile(r"- 0+(?![\d.eE])")
+"""Which has no sign."""
 
 
 class ConstParser(TypeParser):
@@ -51,9 +61,38 @@ class ConstParser(TypeParser):
             t.expect(")")
             array = self._resource(digest, dtype, shape, span)
         else:
-            values = t.sequence(lambda: self._element(dtype), ")")
+            values = self._plain(dtype)
+            if values is None:
+                values = t.sequence(lambda: self._element(dtype), ")")
             array = _array(values, dtype, shape, t.since(start))
         return make.const(array, dtype, t.since(start))
+
+    def _plain(self, dtype: DType) -> list[object] | None:
+        """Read elements in decimal, of which there may be many, and what closes them; None for others.
+
+        Nothing is read then, and who reads them one by one says what is wrong.
+        """
+        text = self.t.joined(")")
+        if dtype == dtypes.STRING or not _PLAIN[dtype.is_float].fullmatch(text):
+            return None
+        items = text.removesuffix(" ,").replace("- ", "-").split(" , ")
+        values: list[object]
+        if dtype.is_float:
+            floats = list(map(float, items))
+            with np.errstate(over="ignore"):
+                is_held = bool(np.isfinite(np.array(floats).astype(dtype.numpy)).all())
+            if not is_held or _ZERO_OF_INTEGERS.search(text):
+                return None
+            values = [*floats]
+        else:
+            integers = list(map(int, items))
+            low, high = _range(dtype)
+            if min(integers) < low or max(integers) > high:
+                return None
+            values = [*integers]
+        self.t.reset(self.t.mark() + text.count(" ") + 1)
+        self.t.expect(")")
+        return values
 
     def _element(self, dtype: DType) -> object:
         t = self.t
@@ -65,7 +104,7 @@ class ConstParser(TypeParser):
         value = t.number("an element")
         if dtype.is_float:
             return _held(value, dtype, span)
-        low, high = (0, 1) if dtype == dtypes.BOOL else _integer_range(dtype)
+        low, high = _range(dtype)
         if not isinstance(value, int) or not low <= value <= high:
             raise error("parse.bad-number", f"found {value}, which is no {dtype} value", span=span)
         return value
@@ -106,7 +145,10 @@ def _held(value: int | float, dtype: DType, span: Span) -> float:
     return found
 
 
-def _integer_range(dtype: DType) -> tuple[int, int]:
+def _range(dtype: DType) -> tuple[int, int]:
+    """Return the least and the greatest integer of a type."""
+    if dtype == dtypes.BOOL:
+        return 0, 1
     if dtype.is_signed:
         return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
     return 0, (1 << dtype.bits) - 1
