@@ -87,50 +87,80 @@ def _constants(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
 
 
 def _values(problem: Problem, assignment: Sequence[int]) -> Iterator[Stay]:
-    spans: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
-    touched: dict[tuple[int, tuple[int, ...]], dict[int, None]] = {}
-    seen: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
-
-    def need(value: int, places: tuple[int, ...], at: int) -> None:
-        key = value, places
-        first, last = spans.get(key, (at, at))
-        spans[key] = min(first, at), max(last, at)
-        touched.setdefault(key, {})[at] = None
-
-    def read(value: int, device: int, at: int) -> None:
-        need(value, problem.memory[home[value]], at)
-        route, here = problem.routes[home[value]][device], problem.memory[home[value]]
-        if route == ():  # it is seen where it is, so it is where both devices see it
-            both = [m for m in seen.get((value, here), here) if m in problem.memory[device]]
-            if both:
-                seen[value, here] = tuple(both)
-            else:  # others see it in a memory that this device does not reach: it gets a copy
-                need(value, problem.memory[device], at)
-            return
-        if (value, problem.memory[device]) not in spans:
-            for hop in (route or ())[:-1]:
-                if hop.memory >= 0:
-                    need(value, (hop.memory,), at)
-        need(value, problem.memory[device], at)
-
-    home = {i: item.home for i, item in enumerate(problem.items) if item.maker < 0}
-    for value, device in home.items():
-        need(value, problem.memory[device], 0)
+    spans = _Spans(problem)
     for at, (task, device) in enumerate(zip(problem.tasks, assignment, strict=True)):
         for value in task.reads:
-            read(value, device, at)
+            spans.read(value, device, at)
         for value in task.makes:
-            home[value] = device
-            need(value, problem.memory[device], at)
+            spans.make(value, device, at)
     for value, device in problem.ends:
-        read(value, device, len(problem.tasks))
-    for (value, places), (first, last) in spans.items():
-        held = seen.get((value, places), places)
+        spans.read(value, device, len(problem.tasks))
+    for (value, places), first in spans.first.items():
+        held = spans.seen.get((value, places), places)
         size = problem.items[value].bound or problem.items[value].bytes
         if problem.moving and all(problem.leaves[m] >= 0 for m in held):
-            yield from ((held, at, at, size) for at in touched[value, places])
+            yield from ((held, at, at, size) for at in spans.touched[value, places])
         else:
-            yield held, first, last, size
+            yield held, first, spans.last[value, places], size
+
+
+_InMemories = tuple[int, tuple[int, ...]]
+"""A value in one of these memories."""
+
+
+class _Spans:
+    """From which task to which values are in memories, found task by task.
+
+    Attributes:
+        first, last: of a value in memories; `last` is the task that was looked at last.
+        touched: all tasks that make or read it there, where values may leave between them.
+        seen: a part of these memories, which all see who read it without a copy.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.first: dict[_InMemories, int] = {}
+        self.last: dict[_InMemories, int] = {}
+        self.touched: dict[_InMemories, dict[int, None]] = {}
+        self.seen: dict[_InMemories, tuple[int, ...]] = {}
+        self._problem = problem
+        self._home: dict[int, int] = {}
+        for i, item in enumerate(problem.items):
+            if item.maker < 0:
+                self.make(i, item.home, 0)
+
+    def make(self, value: int, device: int, at: int) -> None:
+        """A task makes a value on a device."""
+        self._home[value] = device
+        self._need((value, self._problem.memory[device]), at)
+
+    def read(self, value: int, device: int, at: int) -> None:
+        """A task on a device reads a value."""
+        problem, home = self._problem, self._home[value]
+        here, there = problem.memory[home], problem.memory[device]
+        key = value, here
+        self._need(key, at)
+        route = problem.routes[home][device]
+        if route == ():  # it is seen where it is, so it is where both devices see it
+            if here is there:
+                return
+            both = tuple(m for m in self.seen.get(key, here) if m in there)
+            if both:
+                self.seen[key] = both
+            else:  # others see it in a memory that this device does not reach: it gets a copy
+                self._need((value, there), at)
+            return
+        if (value, there) not in self.first:
+            for hop in (route or ())[:-1]:
+                if hop.memory >= 0:
+                    self._need((value, (hop.memory,)), at)
+        self._need((value, there), at)
+
+    def _need(self, key: _InMemories, at: int) -> None:
+        if key not in self.first:
+            self.first[key] = at
+        self.last[key] = at
+        if self._problem.moving:
+            self.touched.setdefault(key, {})[at] = None
 
 
 def possible(problem: Problem) -> Problem | None:
