@@ -68,6 +68,15 @@ def with_bounds(module: Module, texts: Sequence[str]) -> Module:
     return module.with_functions({**module.functions, module.entry: bounded})
 
 
+def check_sizes(module: Module, texts: Sequence[str]) -> None:
+    """Refuse sizes that the inputs of a run are to have, and that the entry has not.
+
+    Raises:
+        CompileError: as `with_dims`.
+    """
+    _check(module.functions[module.entry].dims, sizes_of(texts, "--dim"), "--dim")
+
+
 def _least(high: Int | None, size: int) -> Int:
     return lit(size) if high is None else arith.minimum(high, size)
 

@@ -73,6 +73,7 @@ def test_what_would_do_nothing_is_wrong_usage(files, monkeypatch, capsys, words,
         ("run p.inl --pin MatMull=cpu", "did you mean matmul"),
         ("run p.inl --typical q=3", "--typical q, which is no dim of the program"),
         ("run p.inl --fix-dim q=3", "--fix-dim q, which is no dim of the inputs"),
+        ("run p.inl --dim q=3", "--dim q, which is no dim of the inputs"),
         ("explain p.inl --typical q=3", "--typical q, which is no dim of the program"),
         ("explain p.inl --typical n=3 --typical n=4", "found two sizes of n: 3 and 4"),
         ("run p.inl --dim n=3 --dim n=4", "found two sizes of n: 3 and 4"),
@@ -155,3 +156,10 @@ def test_keywords_that_would_do_nothing(files):
     with pytest.raises(CompileError, match="did you mean typical") as failure:
         inlay.explain(files / "p.inl", typicl=("n=3",))
     assert failure.value.ids == ("option.unknown",)
+
+
+def test_a_dim_that_is_not_there_is_told_before_a_compilation(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    monkeypatch.setattr("inlay.cli._compiling.compilation", None)
+    assert main(["run", "p.inl", "--dim", "q=3"]) == 1
+    assert "--dim q, which is no dim of the inputs" in capsys.readouterr().err
