@@ -72,8 +72,8 @@ class ConstParser(TypeParser):
 
         Nothing is read then, and who reads them one by one says what is wrong.
         """
-        text = self.t.joined(")")
-        if dtype == dtypes.STRING or not _PLAIN[dtype.is_float].fullmatch(text):
+        text = "" if dtype == dtypes.STRING else self.t.joined(")")
+        if not _PLAIN[dtype.is_float].fullmatch(text):
             return None
         items = text.removesuffix(" ,").replace("- ", "-").split(" , ")
         values: list[object]
