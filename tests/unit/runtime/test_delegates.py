@@ -13,10 +13,8 @@ from inlay.runtime.session import Executable
 
 pytestmark = pytest.mark.llvm
 
-# A walk ends when its data says so, and then reads a row at a place that each item says.
-PROGRAM = """
-fn main(w: Tensor[64, 64, f32], turns: Tensor[f32], rows: List[Tensor[1, 64, f32]], at: Tensor[1, i64])
-    -> List[Tensor[1, 64, f32]] {
+# Walks a row until its data says so, and then reads a row at a place that each item says.
+WALK = """
   let walk = fn(x: Tensor[1, 64, f32]) -> Tensor[1, 64, f32] {
     let go = fn(h: Tensor[1, 64, f32], k: Tensor[f32]) -> Tensor[1, 64, f32] {
       if (to_control(less(f32(0.0), k))) {
@@ -25,29 +23,27 @@ fn main(w: Tensor[64, 64, f32], turns: Tensor[f32], rows: List[Tensor[1, 64, f32
       } else { gather{axis=0}(h, at) }
     };
     go(x, turns)
-  };
-  @list.map(walk, rows)
+  };"""
+HEAD = (
+    """
+fn main(w: Tensor[64, 64, f32], turns: Tensor[f32], rows: List[Tensor[1, 64, f32]], at: Tensor[1, i64])
+    -> RESULT {"""
+    + WALK
+)
+END = """
 }
 
 entry main("w", "turns", "rows", "at") -> ("y");
 """
+PROGRAM = HEAD.replace("RESULT", "List[Tensor[1, 64, f32]]") + "\n  @list.map(walk, rows)" + END
 # A tree of 127 nodes: more than is copied for a call, its parts are less.
-FOLD = """
-fn main(w: Tensor[64, 64, f32], turns: Tensor[f32], rows: List[Tensor[1, 64, f32]], at: Tensor[1, i64])
-    -> Tensor[1, 64, f32] {
-  let cell = fn(x: Tensor[1, 64, f32]) -> Tensor[1, 64, f32] {
-    let go = fn(h: Tensor[1, 64, f32], k: Tensor[f32]) -> Tensor[1, 64, f32] {
-      if (to_control(less(f32(0.0), k))) {
-        let y = tanh(matmul(h, w));
-        go(y, sub(sub(k, f32(1.0)), mul(f32(0.0), reduce_sum{axes=[0, 1], keepdims=false}(y))))
-      } else { gather{axis=0}(h, at) }
-    };
-    go(x, turns)
-  };
+FOLD = (
+    HEAD.replace("RESULT", "Tensor[1, 64, f32]")
+    + """
   let grow = fn(x: Tensor[1, 64, f32], below: List[Tensor[1, 64, f32]]) -> Tensor[1, 64, f32] {
     match below {
-      Cons(a, Cons(b, _)) => cell(add(x, sub(a, b))),
-      _ => cell(x),
+      Cons(a, Cons(b, _)) => walk(add(x, sub(a, b))),
+      _ => walk(x),
     }
   };
   let plant = fn(x: Tensor[1, 64, f32], depth: some int d. int[d]) -> Tree[Tensor[1, 64, f32]] {
@@ -57,11 +53,9 @@ fn main(w: Tensor[64, 64, f32], turns: Tensor[f32], rows: List[Tensor[1, 64, f32
       Rose(x, Cons(left, Cons(right, Nil[Tree[Tensor[1, 64, f32]]]())))
     }
   };
-  @tree.fold(grow, plant(@list.at(rows, int(0)), int(6)))
-}
-
-entry main("w", "turns", "rows", "at") -> ("y");
-"""
+  @tree.fold(grow, plant(@list.at(rows, int(0)), int(6)))"""
+    + END
+)
 ITEMS = 8
 CALLS = 100
 MOST_TAKEN = 1 << 17
