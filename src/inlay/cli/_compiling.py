@@ -15,7 +15,7 @@ from inlay.cli._externs import externs_in
 from inlay.importers.limits import ImportLimits
 from inlay.ir.module import Module
 from inlay.pipeline.compile import Compilation
-from inlay.pipeline.fixed_dims import check_sizes
+from inlay.pipeline.fixed_dims import check_input_sizes
 from inlay.pipeline.options import CompileOptions, PlaceOptions
 
 T = TypeVar("T", bound=PlaceOptions)
@@ -54,6 +54,6 @@ def compile_arguments(arguments: argparse.Namespace, instrument: Instrument) -> 
     """Compile the model as the arguments say; the command line overrides the environment."""
     options = options_in(CompileOptions, arguments)
     module = module_in(arguments, instrument)
-    check_sizes(module, getattr(arguments, "dim", ()))  # who mistyped a name does not wait for a compilation
+    check_input_sizes(module, getattr(arguments, "dim", ()))  # who mistyped one waits for no compilation
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     return compilation(module, instrument=instrument, threads=arguments.threads, **values)

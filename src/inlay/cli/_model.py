@@ -19,6 +19,7 @@ from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import error, unsupported
 from inlay.base.instrument import Instrument, ListSink
 from inlay.base.metadata import Metadata
+from inlay.base.named_sizes import named_sizes
 from inlay.base.options import add_arguments
 from inlay.bytecode import formula
 from inlay.bytecode.program import Entry
@@ -158,7 +159,10 @@ def inputs_of(arguments: argparse.Namespace, executable: Executable) -> dict[str
     begun = executable.first_state()
     if arguments.inputs is not None:
         return begun | read_arrays(arguments.inputs)
-    return _made(guess(executable.program, entry, _given(arguments.dim)).values, arguments, entry) | begun
+    return (
+        _made(guess(executable.program, entry, named_sizes(arguments.dim, "--dim")).values, arguments, entry)
+        | begun
+    )
 
 
 def _made(sizes: Sequence[int], arguments: argparse.Namespace, entry: Entry) -> dict[str, np.ndarray]:
@@ -195,19 +199,8 @@ def run_once(
         executable.run,
         lambda sizes: _made(sizes, arguments, entry) | begun,
         lambda sizes: elements(entry, sizes),
-        guess(executable.program, entry, _given(arguments.dim)),
+        guess(executable.program, entry, named_sizes(arguments.dim, "--dim")),
     )
-
-
-def _given(texts: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for text in texts:
-        name, sign, size = text.rpartition("=")
-        if not sign or not name or not (size.isascii() and size.isdigit() and len(size) < 20):
-            raise error("option.bad-value", f"found --dim {text}, needed NAME=SIZE")
-        if found.setdefault(name, int(size)) != int(size):
-            raise error("option.bad-value", f"found two sizes of {name}: {found[name]} and {size}")
-    return found
 
 
 def _random(spec: TensorSpec, shape: tuple[int, ...], seed: int) -> np.ndarray:

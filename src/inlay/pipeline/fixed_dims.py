@@ -13,6 +13,7 @@ from dataclasses import replace
 from inlay.arith import expr as arith
 from inlay.arith.expr import Int, Sym, lit
 from inlay.base.diagnostics import Collector
+from inlay.base.named_sizes import named_sizes
 from inlay.base.registry import suggestion
 from inlay.ir import make, walk
 from inlay.ir.dims import substitute_type
@@ -20,7 +21,6 @@ from inlay.ir.expr import Function, Var
 from inlay.ir.module import Module
 from inlay.ir.types import DimParam
 from inlay.pipeline.outputs import require_uncalled
-from inlay.placement.choose.typical import sizes_of
 
 
 def with_dims(module: Module, texts: Sequence[str]) -> Module:
@@ -34,7 +34,7 @@ def with_dims(module: Module, texts: Sequence[str]) -> Module:
         CompileError: `option.bad-value` for a name that is no dim of the entry, or a size that it has not.
         UnsupportedError: `entry.called` where the program calls its entry itself.
     """
-    sizes = sizes_of(texts, "--fix-dim")
+    sizes = named_sizes(texts, "--fix-dim")
     if not sizes:
         return module
     function = module.functions[module.entry]
@@ -54,7 +54,7 @@ def with_bounds(module: Module, texts: Sequence[str]) -> Module:
     Raises:
         CompileError, UnsupportedError: as `with_dims`.
     """
-    sizes = sizes_of(texts, "--bound-dim")
+    sizes = named_sizes(texts, "--bound-dim")
     if not sizes:
         return module
     f = module.functions[module.entry]
@@ -68,13 +68,13 @@ def with_bounds(module: Module, texts: Sequence[str]) -> Module:
     return module.with_functions({**module.functions, module.entry: bounded})
 
 
-def check_sizes(module: Module, texts: Sequence[str]) -> None:
+def check_input_sizes(module: Module, texts: Sequence[str]) -> None:
     """Refuse sizes that the inputs of a run are to have, and that the entry has not.
 
     Raises:
         CompileError: as `with_dims`.
     """
-    _check(module.functions[module.entry].dims, sizes_of(texts, "--dim"), "--dim")
+    _check(module.functions[module.entry].dims, named_sizes(texts, "--dim"), "--dim")
 
 
 def _least(high: Int | None, size: int) -> Int:

@@ -10,6 +10,7 @@ from typing import cast
 
 from inlay.analysis.blocks import spine
 from inlay.arith.expr import Sym
+from inlay.base.named_sizes import named_sizes
 from inlay.ir import make
 from inlay.ir.expr import Call, Function, OpRef, Var
 from inlay.ir.kernel import Kernel
@@ -26,7 +27,6 @@ from inlay.ops.table import OperatorTable
 from inlay.pipeline.build_kernels import BuildOptions, LoopBody, build_kernel
 from inlay.placement.choose.calibration import calibrated, read_measured
 from inlay.placement.choose.costs import Costs, Predictor, Step
-from inlay.placement.choose.typical import sizes_of
 from inlay.placement.plan_places import PlanOptions
 
 
@@ -45,7 +45,7 @@ def spill_options(
     measured = read_measured(planning.calibration)
     board = calibrated(board, measured)
     costs = Costs(planning.hooks or {}, measured, threads=planning.threads or {})
-    sizes = sizes_of(planning.typical)
+    sizes = named_sizes(planning.typical)
 
     def copied(name: str, t: TensorType, way: Way) -> Kernel:
         return build_kernel(name, _copy_function(name, t, way), operators, building, moves=True)

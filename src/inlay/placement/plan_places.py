@@ -18,6 +18,7 @@ from functools import partial
 from inlay.analysis.blocks import relet, with_blocks
 from inlay.base import garbage
 from inlay.base.diagnostics import Collector
+from inlay.base.named_sizes import named_sizes
 from inlay.base.options import option
 from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
@@ -34,7 +35,7 @@ from inlay.placement.choose.candidates import CandidateSource, Offers, offers_of
 from inlay.placement.choose.costs import CostHook, Costs, Measured, Predictor
 from inlay.placement.choose.decide import Decision, decide
 from inlay.placement.choose.order import in_order
-from inlay.placement.choose.typical import check_sizes, sizes_of, symbols_of
+from inlay.placement.choose.typical import check_sizes, symbols_of
 from inlay.placement.infer.capability import Refuse, capability_of
 from inlay.placement.infer.contradictions import check_facts
 from inlay.placement.infer.gather import gather
@@ -120,7 +121,7 @@ def run(module: Module, context: PassContext) -> Module:
     if options.optimise or options.pins:
         measured = read_measured(options.calibration)
         board = calibrated(board, measured)
-        check_sizes(module, sizes_of(options.typical))
+        check_sizes(module, named_sizes(options.typical))
     capability, choice = _choice(module, board, context, measured)
     if len(board.devices) == 1 or not options.optimise or options.first:
         is_watched = options.asks or len(board.devices) > 1
@@ -150,7 +151,7 @@ def _choice(
         groups = options.groups
         if offers is not None:
             groups = partial(offers.split_groups, options.groups)
-        typical = sizes_of(options.typical)
+        typical = named_sizes(options.typical)
         costs = Costs(options.hooks or {}, measured, typical, groups, options.threads or {})
         choice = Choice(
             context.ops,
@@ -172,7 +173,7 @@ def _predictor(
     options = context.options_for(PlanOptions)
     assert isinstance(context.ops, OperatorTable), "costs are of known operators"
     costs = Costs(options.hooks or {}, measured, threads=options.threads or {})
-    typical = sizes_of(options.typical)
+    typical = named_sizes(options.typical)
     sizes = {s: typical[s.name] for s in symbols_of(module) if s.name in typical}
     predictor = Predictor(board, context.ops, costs, sizes)
     capability = capability_of(board, context.ops, options.generators)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from inlay.base.named_sizes import named_sizes
 from inlay.ir.kernel import Kernel
 from inlay.ir.module import Module
 from inlay.machine.board import Board
@@ -22,7 +23,6 @@ from inlay.pipeline.build_kernels import LoopBody
 from inlay.pipeline.explain.spills import spill_json
 from inlay.pipeline.report import memory_json, size_json
 from inlay.pipeline.running import Run
-from inlay.placement.choose.typical import sizes_of
 from inlay.placement.plan_places import PlanOptions
 from inlay.transforms import grow_state, update_state
 from inlay.transforms._packings import FasterForm
@@ -180,7 +180,7 @@ def memory_of(run: Run) -> MemoryExplanation:
     """Return where values live, and what they take."""
     board = run.setting.board
     entry = next(iter(run.module.entries), run.module.entry)
-    typical = sizes_of(run.setting.context.options_for(PlanOptions).typical)
+    typical = named_sizes(run.setting.context.options_for(PlanOptions).typical)
     sizes = dim_sizes(run.module.functions[entry], typical)
     threads = run.threads.get(board.host.name, 1)
     chosen = _planned(run, run.sharing, run.module, run.plans, entry, sizes, threads)

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from inlay.arith.expr import Sym
-from inlay.base.diagnostics import Collector, error
+from inlay.base.diagnostics import Collector
 from inlay.base.registry import suggestion
 from inlay.ir.module import Module
 from inlay.ir.types import FuncType
 from inlay.ir.walk import bound_symbols
-
-
-def sizes_of(texts: Sequence[str], flag: str = "--typical") -> dict[str, int]:
-    """Return sizes by name from `NAME=SIZE`.
-
-    Args:
-        texts: as they were written.
-        flag: behind which they were.
-
-    Raises:
-        CompileError: `option.bad-value`.
-    """
-    found: dict[str, int] = {}
-    for text in texts:
-        name, sign, size = text.rpartition("=")
-        if not sign or not name or not (size.isascii() and size.isdigit() and len(size) < 20):
-            raise error("option.bad-value", f"found {flag} {text}, needed NAME=SIZE")
-        if found.setdefault(name, int(size)) != int(size):
-            raise error("option.bad-value", f"found two sizes of {name}: {found[name]} and {size}")
-    return found
 
 
 def symbols_of(module: Module) -> list[Sym]:
