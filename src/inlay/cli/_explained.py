@@ -224,6 +224,13 @@ def _numerics(e: NumericsExplanation, *, everything: bool) -> Iterator[str]:
     yield f"{counted(len(e.floats), 'operation')} {between} in floats{':' if e.floats else ''}"
     for o in e.floats:
         yield f"  {o.operator} ({o.span or o.value}): {o.message}"
+    for found, what, how in (
+        (e.in_bytes, "product", "in integers, an operand"),
+        (e.rounded, "operand", "multiplied in floats,"),
+    ):
+        if found:
+            yield f"{counted(len(found), what)} {how} rounded to 8 bits in blocks, as the model says"
+            yield from (f"  {at}" for at in found if everything)
     yield from _precision(e, everything=everything)
     if e.integers and not everything:
         yield "--all shows every operation with the range of its accumulator"

@@ -136,8 +136,10 @@ class Memory:
             case 1:
                 pointer = self._address(buffer, where)
                 text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
+                before = self.builder.position
                 bits = self.builder.load(text, version)
-                self.emit_prefetch(buffer, pointer, lanes * dtype.itemsize, where.constant)
+                if self.builder.position != before:  # what was loaded already was asked for, too
+                    self.emit_prefetch(buffer, pointer, lanes * dtype.itemsize, where.constant)
             case _ if mask is None and (near := self._near(where)) is not None:
                 bits = self._shuffled(buffer, where, near, version)
             case _:
@@ -213,8 +215,10 @@ class Memory:
                 f"call {type} @llvm.masked.load.{suffix(element, total)}.p0(ptr align {size} {pointer}, "
                 f"<{total} x i1> {on}, {type} zeroinitializer)"
             )
+        before = self.builder.position
         bits = self.builder.load(text, version)
-        self.emit_prefetch(buffer, pointer, total * size)
+        if self.builder.position != before:
+            self.emit_prefetch(buffer, pointer, total * size)
         return bits
 
     def _has_all_lanes(self, buffer: Buffer, indices: tuple[Int, ...], count: int) -> bool:

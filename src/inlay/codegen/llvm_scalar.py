@@ -169,7 +169,7 @@ class ScalarEmitter:
                 return self.math.apply(op, args)
 
     def _dot(self, s: Dot) -> Value:
-        made = self._dots.value(s, self.mask, lambda: self._value(s.acc))
+        made = self._dots.value(s, self.mask, self._value)
         if made is not None:
             return made
         found = self._plain.get(s)

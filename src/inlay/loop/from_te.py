@@ -24,7 +24,7 @@ from inlay.loop.buffer import Buffer, Scope
 from inlay.loop.func import LoopFunction
 from inlay.loop.lets import bind_lets, linearize
 from inlay.loop.reduction import combine, identity
-from inlay.loop.scalar import Index, Load, Reduce
+from inlay.loop.scalar import Dot, Index, Load, Reduce
 from inlay.loop.stmt import Alloc, Block, BlockIter, For, IterKind, Let, LoopKind, Stmt, Store
 from inlay.loop.te import Tensor
 from inlay.loop.te_inline import Root, inline
@@ -130,6 +130,8 @@ def free_symbols(params: Sequence[Buffer], body: Stmt) -> Iterator[Sym]:
                     _note(x.indices, seen)
                 elif isinstance(x, Index):
                     _note((x.value,), seen)
+                elif isinstance(x, Dot):
+                    bound.add(x.sym)
     return (s for s in seen if s not in bound)
 
 

@@ -32,6 +32,7 @@ from inlay.loop.scalar import (
     BinaryOp,
     Bind,
     Cast,
+    Dot,
     Index,
     Intrinsic,
     IntrinsicOp,
@@ -319,6 +320,22 @@ def all_of(*conditions: ScalarValue | None) -> ScalarValue | None:
 def guarded(condition: ScalarValue | None, then: ScalarValue, otherwise: ValueLike) -> ScalarValue:
     """Return `select(condition, then, otherwise)`, or `then` when there is no condition."""
     return then if condition is None else select(condition, then, otherwise)
+
+
+def dot(
+    acc: ScalarValue, width: int, factors: Callable[[Int], tuple[ScalarValue, ScalarValue]]
+) -> ScalarValue:
+    """Add a few products of narrow numbers to a sum: see `Dot`.
+
+    Args:
+        acc: the sum.
+        width: how many products.
+        factors: gives those of a number of a product.
+    """
+    sym = fresh("j")
+    a, b = factors(to_int(sym))
+    tensors = _union(acc.tensors, _union(a.tensors, b.tensors))
+    return ScalarValue(Dot(sym, width, acc.scalar, a.scalar, b.scalar), tensors)
 
 
 def sum_over(axes: Axis | Sequence[Axis], body: ScalarValue) -> ScalarValue:

@@ -174,6 +174,20 @@ class Target:
         return any(kind.first.bits == 8 and not kind.saturates for kind in self.dot_kinds)
 
     @property
+    def multiplies_unsigned(self) -> bool:
+        """Whether an exact dot-product instruction takes bytes without a sign by bytes with one."""
+        return any(kind.first is U8 and kind.second is I8 and not kind.saturates for kind in self.dot_kinds)
+
+    @property
+    def multiplies_half_bytes(self) -> bool:
+        """Whether a dot-product instruction is exact for numbers of 4 bits without a sign by bytes.
+
+        Sums of pairs saturate at 16 bits, which two products of 11 bits do not reach.
+        """
+        found = kinds(self.arch, self.features, self.dot, saturating=True)
+        return any(kind.first is U8 and kind.second is I8 for kind in found)
+
+    @property
     def sums_channels_in_floats(self) -> bool:
         """Whether sums of few products, each channel by itself, take fewer instructions in floats.
 

@@ -71,17 +71,21 @@ class PackedBlocksAttrs:
     zero: int = 0
 
 
-def _blocks(ctx: TypeContext, p: TensorType, shape: Sequence[Int], axis: int, block: int, what: str) -> None:
+def per_block(
+    ctx: TypeContext, p: TensorType, shape: Sequence[Int], axis: int, block: int, what: str
+) -> None:
+    """Require one number for each block of neighbors along an axis."""
     if block < 1:
         raise ctx.fail(f"found blocks of {block}, needed at least 1")
     needed = (*shape[:axis], ceildiv(shape[axis], block), *shape[axis + 1 :])
     rules.same_shape(ctx, p, needed, what)
 
 
-def _zero_rule(ctx: TypeContext, zero: TensorType, q: TensorType, scale: TensorType) -> None:
-    if zero.dtype not in (q.dtype, scale.dtype):
+def zero_rule(ctx: TypeContext, zero: TensorType, q: TensorType, scale: DType) -> None:
+    """Require zero points in the format of the integers or of their scales."""
+    if zero.dtype not in (q.dtype, scale):
         raise ctx.fail(
-            f"found zero points of {zero.dtype}, needed {q.dtype} or {scale.dtype}", id="type.dtype-mismatch"
+            f"found zero points of {zero.dtype}, needed {q.dtype} or {scale}", id="type.dtype-mismatch"
         )
 
 
@@ -91,11 +95,11 @@ def _zero_rule(ctx: TypeContext, zero: TensorType, q: TensorType, scale: TensorT
 def _dequantize_rule(ctx: TypeContext, a: DequantizeBlocksAttrs, args: Types) -> TensorType:
     q, scale = rules.tensor(ctx, args, 0, (*NARROW, I32)), rules.tensor(ctx, args, 1, FLOATS)
     axis = rules.axis_of(ctx, a.axis, len(q.shape))
-    _blocks(ctx, scale, q.shape, axis, a.block, "the scale")
+    per_block(ctx, scale, q.shape, axis, a.block, "the scale")
     if len(args) > 2:
         zero = rules.tensor(ctx, args, 2)
-        _zero_rule(ctx, zero, q, scale)
-        _blocks(ctx, zero, q.shape, axis, a.block, "the zero point")
+        zero_rule(ctx, zero, q, scale.dtype)
+        per_block(ctx, zero, q.shape, axis, a.block, "the zero point")
     return TensorType(q.shape, scale.dtype)
 
 
@@ -140,11 +144,11 @@ def _matmul_rule(ctx: TypeContext, a: BlocksAttrs, args: Types) -> TensorType:
     x, q = rules.tensor(ctx, args, 0, (F32,)), rules.tensor(ctx, args, 1, BYTES)
     rules.of_rank(ctx, q, 2, "the weights")
     scale = rules.tensor(ctx, args, 2, (F32,))
-    _blocks(ctx, scale, q.shape, 0, a.block, "the scale")
+    per_block(ctx, scale, q.shape, 0, a.block, "the scale")
     if len(args) > 3:
         zero = rules.tensor(ctx, args, 3)
-        _zero_rule(ctx, zero, q, scale)
-        _blocks(ctx, zero, q.shape, 0, a.block, "the zero point")
+        zero_rule(ctx, zero, q, scale.dtype)
+        per_block(ctx, zero, q.shape, 0, a.block, "the zero point")
     return TensorType(matmul_shape(ctx, x.shape, q.shape), F32)
 
 
@@ -178,7 +182,7 @@ def _packed_rule(ctx: TypeContext, a: PackedBlocksAttrs, args: Types) -> TensorT
         p = rules.tensor(ctx, args, i)
         rules.same_shape(ctx, p, (panels, ceildiv(terms, a.block), lit(a.panel)), "scale or zero point")
     if len(args) > 3:
-        _zero_rule(ctx, rules.tensor(ctx, args, 3), w, rules.tensor(ctx, args, 2, (F32,)))
+        zero_rule(ctx, rules.tensor(ctx, args, 3), w, rules.tensor(ctx, args, 2, (F32,)).dtype)
     return TensorType((*x.shape[:-1], lit(a.n)), F32)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ops._build import Array
 from inlay.ops.matmul import PackAttrs, pack_reference
+from inlay.ops.quantized_blocks import PackedQuantizedAttrs, packed_groups
 from inlay.ops.weight_blocks import BlocksAttrs, PackedBlocksAttrs, nibbles
 
 _NIBBLE = 16
@@ -60,9 +61,7 @@ def packed_blocks(
 
 def _stored(q: Array, zeros: Array | None, block: int) -> _Stored:
     whole = q.astype(np.int16)
-    zero = 0
-    if zeros is not None and np.all(zeros == zeros.flat[0]) and float(zeros.flat[0]).is_integer():
-        zero, zeros = int(zeros.flat[0]), None
+    zero, zeros = _uniform([] if zeros is None else [zeros])
     low = min(int(whole.min()), 0 if q.dtype == np.uint8 else -_NIBBLE // 2)
     is_even = q.shape[0] % 2 == 0 and (block % 2 == 0 or block >= q.shape[0])
     if is_even and int(whole.max()) - low < _NIBBLE:
@@ -78,3 +77,45 @@ def _moved(zero: int, zeros: Array | None, by: int) -> tuple[int, Array | None]:
     if zeros is None or by == 0:
         return zero + by, zeros
     return 0, zeros.astype(np.float32) + np.float32(by)
+
+
+def packed_quantized(call: Call, panel: int) -> tuple[list[Expr], PackedQuantizedAttrs] | None:
+    """Return the weights of a packed product of integers with what goes with them, and its attributes.
+
+    Args:
+        call: a `matmul_quantized_blocks`.
+        panel: columns in a panel.
+    """
+    assert isinstance(call.callee, OpRef)
+    attrs = call.callee.attrs
+    assert isinstance(attrs, BlocksAttrs), "weights have blocks"
+    arrays = [a.value for a in call.args[2:] if isinstance(a, Const) and isinstance(a.value, np.ndarray)]
+    if len(arrays) < len(call.args) - 2:
+        return None
+    q, scale, *zeros = arrays
+    low = min(int(q.min()), 0 if q.dtype == np.uint8 else -_NIBBLE // 2)
+    bits = 4 if int(q.max()) - low < _NIBBLE else 8
+    low = low if bits == 4 or q.dtype == np.uint8 else -128
+    zero, each = _uniform(zeros)
+    others = [scale, *([] if each is None else [_bytes_or_floats(each, low)])]
+    packed = [pack_reference(PackAttrs(panel), a) for a in others]
+    made = [packed_groups(q.astype(np.int16) - low, panel, bits), *map(np.ascontiguousarray, packed)]
+    how = PackedQuantizedAttrs(panel, q.shape[1], attrs.block, bits, 0 if each is not None else zero - low)
+    return [make.const(a, span=call.span) for a in made], how
+
+
+def _bytes_or_floats(zeros: Array, low: int) -> Array:
+    """Return zero points less a number: bytes where those hold them, else floats, which do."""
+    if zeros.dtype.kind in "iu":
+        moved = zeros.astype(np.int16) - low
+        if moved.min() >= 0 and moved.max() <= 255:
+            return moved.astype(np.uint8)
+    return zeros.astype(np.float32) - np.float32(low)
+
+
+def _uniform(zeros: Sequence[Array]) -> tuple[int, Array | None]:
+    """Return what is taken off all weights, and what is taken off those of each block where they differ."""
+    if not zeros:
+        return 0, None
+    first = float(zeros[0].flat[0])
+    return (int(first), None) if first.is_integer() and np.all(zeros[0] == first) else (0, zeros[0])

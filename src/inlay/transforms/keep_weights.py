@@ -7,6 +7,10 @@ A product of a few rows takes as long as its weights take to come from memory: a
 an eighth in 4. What is not kept so here is computed as a constant in floats. Weights have a scale for
 a block of terms and each column (`dequantize_blocks`), or for each column, or one (`dequantize`); they may be
 transposed behind that. A product of many rows shares each weight among them, and is left to floats.
+
+Where the other side is rounded to 8 bits, with a scale for each block of terms as the weights have
+(`dequantize_blocks(q, s)` of computed integers), both stay integers, however many rows there are:
+`matmul_quantized_blocks(q, s, weights, scale, zero)`.
 """
 
 from __future__ import annotations
@@ -15,13 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import F32
+from inlay.arith.dtype import F32, I8
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.ops.layout import PermAttrs
 from inlay.ops.quantized import DequantizeAttrs
+from inlay.ops.quantized_blocks import WIDEST_GROUP
 from inlay.ops.table import OperatorTable
 from inlay.ops.weight_blocks import BlocksAttrs, DequantizeBlocksAttrs
 from inlay.passes.contract import Pass, PassContext, Property
@@ -66,15 +71,22 @@ def run(module: Module, context: PassContext) -> Module:
         scene = Scene(known, block)
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
-        if value.callee.op.name != "matmul" or _has_many_rows(value):
+        if value.callee.op.name != "matmul":
             return None
         x, w = value.args
+        rounded = _rounded(scene, x)
+        if rounded is None and _has_many_rows(value):
+            return None
         weights = _weights(scene, w)
         if weights is None:
             return None
         if w not in made:
             made[w] = [make.const(np.ascontiguousarray(a), span=value.span) for a in weights.arrays()]
-        return block.make(scene.op("matmul_blocks"), (x, *made[w]), BlocksAttrs(weights.block))
+        attrs = BlocksAttrs(weights.block)
+        if rounded is not None and _is_whole(weights, rounded[1]):
+            args = (*rounded[0], *made[w])
+            return block.make(scene.op("matmul_quantized_blocks"), args, attrs)
+        return None if _has_many_rows(value) else block.make(scene.op("matmul_blocks"), (x, *made[w]), attrs)
 
     return rewrite_module(module, step)
 
@@ -89,6 +101,25 @@ def _has_many_rows(call: Call) -> bool:
             return False
         rows *= d.value
     return rows >= MANY_ROWS
+
+
+def _rounded(scene: Scene, x: Expr) -> tuple[tuple[Expr, ...], int] | None:
+    """Return the integers that an operand is, their scales, and how many share one; None for others."""
+    found = scene.call(x)
+    if found is None or found[0] != "dequantize_blocks" or len(found[1].args) != 2:
+        return None
+    call = found[1]
+    assert isinstance(call.callee, OpRef)
+    attrs, q = call.callee.attrs, call.args[0].type
+    assert isinstance(attrs, DequantizeBlocksAttrs), "numbers in blocks have those"
+    assert isinstance(q, TensorType), "blocks are of a tensor"
+    is_last = attrs.axis in (-1, len(q.shape) - 1)
+    return (call.args, attrs.block) if is_last and q.dtype is I8 else None
+
+
+def _is_whole(weights: _Weights, block: int) -> bool:
+    """Whether both sides have the same blocks, all of them full and of whole groups of terms."""
+    return weights.block == block and weights.q.shape[0] % block == 0 and block % WIDEST_GROUP == 0
 
 
 def _weights(scene: Scene, w: Expr) -> _Weights | None:

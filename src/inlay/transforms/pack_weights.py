@@ -38,7 +38,7 @@ import numpy as np
 from inlay.analysis.choices import Asked, Choice
 from inlay.analysis.register_tiles import panel_width
 from inlay.arith.deferred import AnyArray, DeferredArray
-from inlay.arith.dtype import BF16
+from inlay.arith.dtype import BF16, F32
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
@@ -47,11 +47,13 @@ from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.bf16_products import PackBf16Attrs, PackedBf16Attrs
 from inlay.ops.convolution import ConvAttrs
+from inlay.ops.quantized_blocks import step_of
 from inlay.ops.table import OperatorTable
+from inlay.ops.weight_blocks import BlocksAttrs, DequantizeBlocksAttrs
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, is_call, rewrite_module
 from inlay.transforms._deferred_packing import packed
-from inlay.transforms._packed_blocks import packed_blocks
+from inlay.transforms._packed_blocks import packed_blocks, packed_quantized
 from inlay.transforms._packings import (
     BF16_FORMS,
     FORMS,
@@ -89,6 +91,8 @@ def run(module: Module, context: PassContext) -> Module:
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if _is_in_blocks(value):
             return _packed_blocks(block, value, options, operators)
+        if is_call(value, "matmul_quantized_blocks"):
+            return _packed_quantized(block, value, options, operators)
         if is_call(value, "add"):
             return _joined(block, value)
         if is_call(value, "gather") and isinstance(value.args[0], Const):
@@ -200,6 +204,33 @@ def _packed_blocks(
         return None
     operands, attrs = made
     return block.make(operators.definition("matmul_blocks_packed").op, (call.args[0], *operands), attrs)
+
+
+def _packed_quantized(
+    block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable
+) -> Expr | None:
+    """Return a product of integers by packed weights; of floats where no instruction adds up bytes."""
+    target = options.targets("" if call.place is None else call.place.device)
+    if target is None:
+        return None
+    assert isinstance(call.callee, OpRef)
+    attrs = call.callee.attrs
+    assert isinstance(attrs, BlocksAttrs), "both sides have blocks"
+    x, scale = call.args[:2]
+    packed = packed_quantized(call, target.lanes(F32.itemsize))
+    if packed is None:
+        return None
+    is_half = packed[1].bits == 4
+    if not (target.multiplies_half_bytes if is_half else target.multiplies_unsigned):
+        floats = DequantizeBlocksAttrs(attrs.block, -1)
+        real = block.bind(block.make(operators.definition("dequantize_blocks").op, (x, scale), floats), "x")
+        made = block.make(operators.definition("matmul_blocks").op, (real, *call.args[2:]), attrs)
+        assert isinstance(made, Call), "a product is a call"
+        return _packed_blocks(block, made, options, operators) if _is_in_blocks(made) else made
+    step = BlocksAttrs(step_of(attrs.block))
+    sums = block.bind(block.make(operators.definition("sum_blocks").op, (x,), step), "sums")
+    op = operators.definition("matmul_quantized_blocks_packed").op
+    return block.make(op, (x, scale, sums, *packed[0]), packed[1])
 
 
 def _computed_bf16(

@@ -155,6 +155,52 @@ def test_pairs_saturate_in_emitted_c(tmp_path) -> None:
     np.testing.assert_array_equal(y, saturated(x, w))
 
 
+HALVES = """\
+lowered func f(x: i8[3, m, {terms}], w: u8[m, {groups}, {lanes}, 4]) -> (y: i32[3, {lanes}]) over (m) {{
+  alloc acc: i32[3, {lanes}] @register
+  for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ acc[r, l] = [r]:i32 }} }}
+  for k in 0..m {{
+    for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ acc[r, l] = {sums} }} }}
+  }}
+  for r in 0..3 unroll {{ for l in 0..{lanes} vector {{ y[r, l] = acc[r, l] }} }}
+}}
+"""
+
+
+def halves(groups: int, lanes: int) -> str:
+    """A tile whose weights are two in a byte, so many groups of bytes in each step."""
+    sums = "acc[r, l]"
+    for g in range(groups):
+        low, high = f"(w[k, {g}, l, j] & 15:u8)", f"shr(w[k, {g}, l, j], 4:u8)"
+        sums = f"dot(j < 4, {sums}, {low}, x[r, k, {8 * g} + j])"
+        sums = f"dot(j < 4, {sums}, {high}, x[r, k, {8 * g + 4} + j])"
+    return HALVES.format(terms=8 * groups, groups=groups, lanes=lanes, sums=sums)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("level", ["v2", "v3", "v4", ""])
+@pytest.mark.parametrize("lanes", [4, 8, 12, 16])
+@pytest.mark.parametrize("groups", [1, 4, 6])
+def test_two_numbers_in_a_byte(level: str, lanes: int, groups: int) -> None:
+    f = parsed(halves(groups, lanes))
+    x, w = numbers("i8", 3, 5, 8 * groups), numbers("u8", 5, groups, lanes, 4)
+    each = np.stack([w & 15, w >> 4], 2).swapaxes(3, 4).reshape(5, -1, lanes)  # [k, terms, lanes]
+    want = np.einsum("rkt,ktl->rl", x.astype(np.int64), each.astype(np.int64)) + np.arange(3)[:, None]
+    np.testing.assert_array_equal(run(f, [x, w], {f.dims[0]: 5})[0], want)
+    target = baseline("x86_64", level) if level else host()
+    if set(target.features) <= set(host().features):
+        np.testing.assert_array_equal(run_native(f, [x, w], {"m": 5}, target=target)[0], want)
+
+
+def test_pairs_of_products_that_stay_small_are_added_before_they_are_widened() -> None:
+    target = baseline("x86_64", "v3")
+    code = assembly(emit_module(parsed(halves(4, 8)), target).text, target, optimize=False)
+    assert code.count("vpmaddubsw") == 3 * 8
+    assert code.count("vpmaddwd") == 3
+    whole = parsed(program("u8", "i8", 4, 8))  # of which two products leave 16 bits
+    assert "vpmaddubsw" not in assembly(emit_module(whole, target).text, target, optimize=False)
+
+
 def test_lanes_that_are_off_are_not_read_as_others() -> None:
     f = parsed(program("i16", "i8", 2, 16, masked=True))
     x, w = numbers("i16", 3, 5, 2), numbers("i8", 5, 16, 2)

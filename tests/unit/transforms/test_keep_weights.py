@@ -156,6 +156,46 @@ def test_products_of_few_bits(bits, block, zeros, k):
         agrees(x, y, real)
 
 
+def rounded(x, block):
+    """Return rows in 8 bits, with a scale for each block of neighbors."""
+    y = np.empty(x.shape, np.float64)
+    for start in range(0, x.shape[1], block):
+        part = x[:, start : start + block]
+        scale = np.abs(part).max(1, keepdims=True) / np.float32(127)
+        y[:, start : start + block] = np.rint(part / scale).astype(np.float64) * scale
+    return y
+
+
+@pytest.mark.llvm
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(("bits", "block", "zeros"), CASES)
+@pytest.mark.parametrize("k", [256, 300])
+def test_products_of_few_bits_by_bytes(bits, block, zeros, k):
+    product, constants, real = n_bits(bits, block, zeros, k, 24)
+    product.attribute.append(helper.make_attribute("accuracy_level", 4))
+    for rows in (1, 40, None):
+        x, y, size, kernels = compiled([product], constants, rows, k, contrib=True)
+        assert "quantize_blocks" in kernels
+        assert size < 1.4 * 24 * (k * bits / 8 + -(-k // block) * (8 if zeros == "float" else 5)) or k % block
+        agrees(rounded(x, block), y, real)
+
+
+def test_rows_of_zeros_and_what_is_no_number_stay_what_they_are():
+    product, constants, real = n_bits(4, 32, "absent", 64, 8)
+    product.attribute.append(helper.make_attribute("accuracy_level", 4))
+    m = model([product], [value("x", ("m", 64))], [value("y", None)], constants)
+    m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    run = executable_of(compilation(load(m), cache="none", threads=1).program, threads=1)
+    x = RNG.normal(size=(4, 64)).astype(np.float32)
+    x[0] = 0
+    x[1, 40], x[2, 3] = np.nan, np.inf
+    y = run(x)
+    assert (y[0] == 0).all()
+    assert np.isnan(y[1]).all()
+    assert not np.isfinite(y[2]).any()
+    agrees(rounded(x[3:], 32), y[3:], real)
+
+
 @pytest.mark.parametrize(
     ("change", "id_"),
     [

@@ -2,7 +2,8 @@
 
 The weights are constants, and are read here: rows of the right side of a product become columns, fields of
 bytes become numbers. What they stand for is `dequantize_blocks`; whether they are ever brought to floats as a
-whole, the compiler decides.
+whole, the compiler decides. A model of accuracy level 4 was exported to be multiplied in integers: the other
+operand is rounded to 8 bits there, block by block.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from inlay.arith.dtype import from_numpy
+from inlay.arith.dtype import F32, from_numpy
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, constant, term
 from inlay.importers.onnx.values import OnnxValue
 from inlay.ops._build import Array
 
 _KNOWN = frozenset({"K", "N", "bits", "block_size", "accuracy_level"})
-"""Attributes; the level says how much less accurate than floats a result may be, and here it is as floats."""
+_BYTES = 4
+"""The `accuracy_level` of models whose other operand is rounded to 8 bits; lower ones ask for floats."""
 
 
 def _matmul_n_bits(node: Node) -> OnnxValue:
@@ -48,8 +50,17 @@ def _matmul_n_bits(node: Node) -> OnnxValue:
     )
     w = weights[0].op("dequantize_blocks", *weights[1:], block=block, axis=0)
     x = term(node, 0)
-    y = x.op("matmul", w.cast(x.dtype))
+    if node.int("accuracy_level", 0) == _BYTES:
+        y = _rounded(x.cast(F32), block).op("matmul", w.cast(F32)).cast(x.dtype)
+    else:
+        y = x.op("matmul", w.cast(x.dtype))
     return (y + term(node, 5) if node.has(5) else y).value
+
+
+def _rounded(x: Term, block: int) -> Term:
+    """Return a term rounded to 8 bits, with a scale for as many neighbors as share one in the weights."""
+    scales = x.op("block_scales", block=block)
+    return x.op("quantize_blocks", scales, block=block).op("dequantize_blocks", scales, block=block, axis=-1)
 
 
 def _zeros(node: Node, columns: int, blocks: int) -> Array:

@@ -11,7 +11,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from inlay.analysis.blocks import values
 from inlay.analysis.winograd import ACCURACY
+from inlay.ir.expr import Call, Const, OpRef
+from inlay.ir.module import Module
 from inlay.pipeline.running import Run
 from inlay.placement.explain.reasons import explanation_of
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
@@ -35,6 +38,9 @@ class NumericsExplanation:
         stored: constants of f32 that 16 bits hold.
         accuracy: max abs error over max abs result that a product of floats may have.
         forms: faster forms that operations have, with how many have each.
+        in_bytes: where in the model products are in integers because one operand has few bits, and the
+            model says that the other one be rounded to 8, block by block.
+        rounded: operands that are rounded so and multiplied in floats.
     """
 
     exact: bool
@@ -45,6 +51,8 @@ class NumericsExplanation:
     stored: tuple[StoredWeights, ...] = ()
     accuracy: float = ACCURACY
     forms: tuple[tuple[str, int], ...] = ()
+    in_bytes: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
 
     @property
     def integers(self) -> tuple[InIntegers, ...]:
@@ -77,6 +85,8 @@ class NumericsExplanation:
             ],
             "accuracy": self.accuracy,
             "forms": dict(self.forms),
+            "in_bytes": list(self.in_bytes),
+            "rounded": list(self.rounded),
             "stored": [
                 {
                     "operator": s.operator,
@@ -123,4 +133,27 @@ def numerics_of(run: Run) -> NumericsExplanation:
         run.stored,
         accuracy,
         tuple(sorted(forms.items())),
+        *_rounded(run.module),
     )
+
+
+def _rounded(module: Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the products of operands in bytes that are computed in integers, and operands of others."""
+    calls = [
+        value
+        for f in module.functions.values()
+        if f.primitive is None
+        for value in values(f.body)
+        if isinstance(value, Call) and isinstance(value.callee, OpRef)
+    ]
+    products = [c for c in calls if _name(c).startswith("matmul_quantized_blocks")]
+    floats = [c for c in calls if _name(c) == "dequantize_blocks" and not isinstance(c.args[0], Const)]
+    # A function may be there for several sizes.
+    in_bytes, rounded = (
+        tuple(dict.fromkeys(str(c.span or c) for c in found)) for found in (products, floats)
+    )
+    return in_bytes, rounded
+
+
+def _name(call: Call) -> str:
+    return call.callee.op.name if isinstance(call.callee, OpRef) else ""

@@ -20,9 +20,9 @@ from inlay.schedule.primitives.index_unit_axes import index_unit_axes
 from inlay.schedule.rules.groups import (
     columns_of,
     dot_kind,
-    group_of,
     is_contiguous,
     is_product,
+    neighbors_in,
     packed_panel,
     sums_one_axis,
     symbols_in,
@@ -350,9 +350,9 @@ def no_contraction(s: Schedule, block: str) -> str:
         return "which sums no products"
     column = spatial[-1].sym
     found = [x for x in loads_of(b.body) if column in symbols_in(x.indices)]
-    group = group_of(b)
+    neighbors = neighbors_in(b)
     for load in found:
-        indices = columns_of(load, group)
+        indices = columns_of(load, neighbors)
         if not (is_contiguous(indices, column) or _by_groups(indices, column)):
             return f"which reads '{load.buffer.name}' across the last axis of the result"
     return "" if found else "no operand of which has the last axis of the result"

@@ -7,14 +7,14 @@ brought to what the instruction reads by a nest in front, `x[.., c * g + j]`, co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 from inlay.arith.expr import Int, Mod, Sym, coefficient, symbols, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import Dot, Load
 from inlay.loop.stmt import Block, BlockIter, IterKind
-from inlay.loop.walk import loads_of, stores_of
+from inlay.loop.walk import loads_of, scalars_below, stores_of
 from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
 from inlay.schedule.primitives.reorder import reorder
@@ -37,16 +37,27 @@ def group_of(b: Block) -> BlockIter | None:
     return last if packed else None
 
 
-def columns_of(load: Load, group: BlockIter | None) -> tuple[Int, ...]:
-    """Return the indices of a load, without that of a group of terms behind the columns."""
-    inside = group is not None and load.indices and load.indices[-1] == to_int(group.sym)
+def columns_of(load: Load, neighbors: Collection[Sym]) -> tuple[Int, ...]:
+    """Return the indices of a load, without one that counts `neighbors_in` a group behind the columns."""
+    inside = bool(load.indices) and load.indices[-1].atom in neighbors
     return load.indices[:-1] if inside else load.indices
+
+
+def neighbors_in(b: Block) -> frozenset[Sym]:
+    """Return the symbols that count the terms of a group: of a loop, or of dot products of the expression."""
+    group = group_of(b)
+    own = {x.sym for x in _dots_of(b)}
+    return frozenset(own if group is None else {*own, group.sym})
+
+
+def _dots_of(b: Block) -> Iterator[Dot]:
+    return (x for store in stores_of(b.body) for x in scalars_below(store.value) if isinstance(x, Dot))
 
 
 def packed_panel(b: Block) -> int | None:
     """Return the panel of packed weights."""
-    group = group_of(b)
-    found = (_panel_of(columns_of(load, group)) for load in loads_of(b.body))
+    neighbors = neighbors_in(b)
+    found = (_panel_of(columns_of(load, neighbors)) for load in loads_of(b.body))
     return next((panel for panel in found if panel), None)
 
 
@@ -88,7 +99,7 @@ def _binding(b: Block, sym: Sym) -> Int:
 
 def sums_dots(b: Block) -> bool:
     """Whether a block sums by dot products."""
-    return any(isinstance(x.value, Dot) for x in stores_of(b.body))
+    return any(True for _ in _dots_of(b))
 
 
 def widens_by_line(b: Block, free: Sequence[int], target: Target) -> bool:
