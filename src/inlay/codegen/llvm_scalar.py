@@ -16,6 +16,7 @@ from inlay.arith.expr import Int, Sym
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_dots import DotEmitter
+from inlay.codegen.llvm_halves import HalfByteEmitter
 from inlay.codegen.llvm_index import IndexEmitter, Linear, name, number
 from inlay.codegen.llvm_math import Math
 from inlay.codegen.llvm_memory import Memory
@@ -68,6 +69,7 @@ class ScalarEmitter:
         self._dots = DotEmitter(builder, index, ops, memory)
         self._wide = WideEmitter(builder, index)
         self._narrow = NarrowEmitter(builder, index, ops, target)
+        self._halves = HalfByteEmitter(builder, index, ops, target)
         self._plain: dict[Dot, Scalar] = {}
 
     def value(self, s: Scalar) -> Value:
@@ -116,7 +118,7 @@ class ScalarEmitter:
                 made = self._wide.value(wide, by, self._value) if self.ops.has_even_products else None
                 return self.ops.cast(self._value(s.operand), to) if made is None else made
             case Cast(operand=a, dtype=dtype):
-                made = self._narrow.value(s, self._value)
+                made = self._narrow.value(s, self._value) or self._halves.value(s, self._value)
                 return self.ops.cast(self._value(a), dtype) if made is None else made
             case Unary(op=op, operand=a):
                 return self.ops.unary(op, self._value(a))

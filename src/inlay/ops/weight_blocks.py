@@ -10,8 +10,8 @@ A block is some neighbors along an axis that share a scale, and a zero point whe
 rounded is what `dequantize_blocks` rounds, in another order of the sum.
 
 **Panels.** Weights, scales and zero points are each laid out as `pack_weights` lays out a matrix. With
-`bits` of 4 a byte has two neighbors along the sum, the first one in its low half, both from 0 to 15. What
-is the same for all blocks is taken off as the attribute `zero`.
+`bits` of 4 a word has neighbors along the sum, the first in its lowest bits, all from 0 to 15. What is the
+same for all blocks is taken off as the attribute `zero`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import F32, I8, I32, U8, DType
+from inlay.arith.dtype import F32, I8, I32, U8, U16, U32, DType
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -35,6 +35,8 @@ from inlay.ops.matmul import PackAttrs, matmul_shape, pack_reference, product
 from inlay.ops.quantized import NARROW
 
 BYTES: tuple[DType, ...] = (I8, U8)
+WORDS: tuple[DType, ...] = (U8, U16, U32)
+"""Formats of words with 2, 4 and 8 weights of 4 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,60 +165,75 @@ def _matmul_compute(a: BlocksAttrs, operands: Sequence[te.Tensor], result: Tenso
     return product(x, w, result.shape, lambda p, q: p * q, "matmul")
 
 
-def nibbles(w: Array) -> Array:
-    """Return rows from 0 to 15, an even number of them, two in a byte: the first in the low half."""
-    return (w[0::2] | (w[1::2] << 4)).astype(np.uint8)
+def half_bytes(w: Array, dtype: DType) -> Array:
+    """Return rows from 0 to 15 as words, the first rows in the lowest bits.
+
+    Args:
+        w: `[k, n]`, k a multiple of what a word has.
+        dtype: of the words.
+    """
+    count = 2 * dtype.itemsize
+    parts = w.reshape(-1, count, w.shape[1]).astype(dtype.numpy)
+    shifts = (4 * np.arange(count)).astype(dtype.numpy)[:, None]
+    return np.bitwise_or.reduce(parts << shifts, axis=1, dtype=dtype.numpy)
 
 
 def _packed_rule(ctx: TypeContext, a: PackedBlocksAttrs, args: Types) -> TensorType:
-    x, w = rules.tensor(ctx, args, 0, (F32,)), rules.tensor(ctx, args, 1, BYTES)
+    x, w = rules.tensor(ctx, args, 0, (F32,)), rules.tensor(ctx, args, 1, WORDS if a.bits == 4 else BYTES)
     rules.least_rank(ctx, x, 1, "the left operand")
     if a.panel < 1 or a.block < 1:
         raise ctx.fail(f"found panels of {a.panel} and blocks of {a.block}, needed at least 1")
-    if a.bits not in (4, 8) or (a.bits == 4 and (w.dtype is not U8 or (a.block % 2 and a.block > 1))):
-        raise ctx.fail(f"found {a.bits} bits in {w.dtype}, needed 8, or 4 in u8 and even blocks")
+    if a.bits not in (4, 8):
+        raise ctx.fail(f"found {a.bits} bits, needed 8, or 4 in words")
     terms, panels = x.shape[-1], ceildiv(a.n, a.panel)
-    ctx.equal(w.shape[1] * (8 // a.bits), terms, "columns of lhs and rows of the packed rhs")
+    in_word = _in_word(a, w.dtype)
+    if a.block % in_word and (terms.value is None or a.block < terms.value):
+        raise ctx.fail(f"found blocks of {a.block} in words of {in_word}, needed whole words")
+    ctx.equal(w.shape[1] * in_word, terms, "columns of lhs and rows of the packed rhs")
     rules.same_shape(ctx, w, (panels, w.shape[1], lit(a.panel)), "the packed weights")
-    for i in range(2, len(args)):
-        p = rules.tensor(ctx, args, i)
+    for i, formats in ((2, (F32,)), (3, (F32, *BYTES)))[: len(args) - 2]:
+        p = rules.tensor(ctx, args, i, formats)
         rules.same_shape(ctx, p, (panels, ceildiv(terms, a.block), lit(a.panel)), "scale or zero point")
-    if len(args) > 3:
-        zero_rule(ctx, rules.tensor(ctx, args, 3), w, rules.tensor(ctx, args, 2, (F32,)).dtype)
     return TensorType((*x.shape[:-1], lit(a.n)), F32)
 
 
 def _packed_reference(a: PackedBlocksAttrs, x: Array, *packed: Array) -> Array:
     w, *others = (p.transpose(1, 0, 2).reshape(p.shape[1], -1)[:, : a.n] for p in packed)
     if a.bits == 4:
-        w = np.stack([w & 15, w >> 4], 1).reshape(-1, w.shape[1])
+        shifts = (4 * np.arange(2 * w.itemsize)).astype(w.dtype)[:, None]
+        w = (w[:, None] >> shifts & w.dtype.type(15)).reshape(-1, w.shape[1])
     return _matmul_reference(BlocksAttrs(a.block), x, w.astype(np.int32) - a.zero, *others)
 
 
 def _packed_compute(a: PackedBlocksAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w, scale, *zero = operands
-    terms, panel, in_byte = x.shape[-1], lit(a.panel), 8 // a.bits
+    terms, panel, count = x.shape[-1], lit(a.panel), _in_word(a, w.dtype)
     whole = mod(terms, lit(a.block)) == 0
 
     def body(*i: Int) -> te.ScalarValue:
         at, lane = floordiv(i[-1], panel), mod(i[-1], panel)
-        # Bytes of a block, where blocks divide the sum: then scales do not depend on the inner loop.
-        of_block = a.block // in_byte if whole else w.shape[1]
+        # Words of a block, where blocks divide the sum: then scales do not depend on the inner loop.
+        of_block = a.block // count if whole else w.shape[1]
         outer = te.reduce_axis("b", floordiv(terms, lit(a.block)) if whole else 1)
-        inner, half = te.reduce_axis("k", of_block), te.reduce_axis("h", in_byte)
+        inner, part = te.reduce_axis("k", of_block), te.reduce_axis("h", count)
         row = outer * of_block + inner
         q = w[at, row, lane].cast(I32)
         if a.bits == 4:
-            q = (q >> te.index(half * 4, I32)) & 15
+            q = (q >> te.index(part * 4, I32)) & 15
         if a.zero:
             q = q - a.zero
-        k = row * in_byte + half if a.bits == 4 else row
+        k = row * count + part if a.bits == 4 else row
         block = outer + 0 if whole else floordiv(k, lit(a.block))
-        real = _less(q, [z[at, block, lane] for z in zero], F32) * scale[at, block, lane]
-        axes = [outer, inner, half] if a.bits == 4 else [outer, inner]
-        return te.sum_over(axes, x[(*i[:-1], k)] * real)
+        real = q.cast(F32) - zero[0][at, block, lane].cast(F32) if zero else q.cast(F32)
+        axes = [outer, inner, part] if a.bits == 4 else [outer, inner]
+        return te.sum_over(axes, x[(*i[:-1], k)] * (real * scale[at, block, lane]))
 
     return te.compute(result.shape, body, name="matmul", tag="matmul_packed")
+
+
+def _in_word(a: PackedBlocksAttrs, dtype: DType) -> int:
+    """Return how many weights an element of the packed ones has."""
+    return 2 * dtype.itemsize if a.bits == 4 else 1
 
 
 # --------------------------------------------------------------------------- samples
@@ -266,9 +283,13 @@ def _packed_samples() -> list[Sample]:
         ((2, 3), 64, 9, 16, 4, U8),
         ((1,), 20, 16, 16, 4, F32),
         ((2,), 14, 5, 14, 4, None),
+        ((3,), 28, 7, 16, 4, U8),
+        ((4,), 15, 3, 5, 8, I8),
     ):
         q, *others = _weights(k, n, block, U8 if bits == 4 else I8, zero)
-        q = nibbles(q & 15) if bits == 4 else q
+        if bits == 4:
+            words = next(d for d in reversed(WORDS) if k % (2 * d.itemsize) == 0)
+            q = half_bytes(q & 15, words)
         packed = [pack_reference(PackAttrs(8), np.asarray(p)) for p in (q, *others)]
         attrs = PackedBlocksAttrs(8, n, block, bits, 8 if bits == 4 else 0)
         x = noise((*rows, k), F32, seed="x")
@@ -307,7 +328,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
         _packed_rule,
         (3, 4),
         FusionPattern.CONTRACTION,
-        "the same by packed panels; two rows in a byte with 4 bits",
+        "the same by packed panels; neighbors along the sum in words with 4 bits",
         reference=_packed_reference,
         compute=_packed_compute,
         samples=_packed_samples,

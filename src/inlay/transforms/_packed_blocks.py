@@ -1,4 +1,4 @@
-"""How weights in few bits are packed for a device: two in a byte where 16 values are enough."""
+"""How weights in few bits are packed for a device: several in a word where 16 values are enough."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inlay.arith.dtype import DType
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ops._build import Array
 from inlay.ops.matmul import PackAttrs, pack_reference
 from inlay.ops.quantized_blocks import PackedQuantizedAttrs, packed_groups
-from inlay.ops.weight_blocks import BlocksAttrs, PackedBlocksAttrs, nibbles
+from inlay.ops.weight_blocks import WORDS, BlocksAttrs, PackedBlocksAttrs, half_bytes
 
 _NIBBLE = 16
 
@@ -22,7 +23,7 @@ class _Stored:
     """Weights as they are stored.
 
     Attributes:
-        q: a row for each term, or for two.
+        q: a row for each term, or for those of a word.
         bits: of a weight.
         zero: taken off all of them.
         zeros: taken off those of each block and column; None where there is nothing to.
@@ -63,13 +64,22 @@ def _stored(q: Array, zeros: Array | None, block: int) -> _Stored:
     whole = q.astype(np.int16)
     zero, zeros = _uniform([] if zeros is None else [zeros])
     low = min(int(whole.min()), 0 if q.dtype == np.uint8 else -_NIBBLE // 2)
-    is_even = q.shape[0] % 2 == 0 and (block % 2 == 0 or block >= q.shape[0])
-    if is_even and int(whole.max()) - low < _NIBBLE:
-        return _Stored(nibbles(whole - low), 4, *_moved(zero, zeros, -low))
+    words = _words(q.shape[0], block)
+    if words is not None and int(whole.max()) - low < _NIBBLE:
+        return _Stored(half_bytes(whole - low, words), 4, *_moved(zero, zeros, -low))
     shifted = whole - zero
     if zeros is None and shifted.min() >= -128 and shifted.max() <= 127:
         return _Stored(shifted.astype(np.int8), 8, 0, None)
     return _Stored(q, 8, zero, zeros)
+
+
+def _words(terms: int, block: int) -> DType | None:
+    """Return the widest words of neighbors in 4 bits that fit a sum and its blocks."""
+    for words in reversed(WORDS):
+        count = 2 * words.itemsize
+        if terms % count == 0 and (block % count == 0 or block >= terms):
+            return words
+    return None
 
 
 def _moved(zero: int, zeros: Array | None, by: int) -> tuple[int, Array | None]:
