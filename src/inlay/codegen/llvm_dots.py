@@ -128,15 +128,15 @@ class DotEmitter:
 
     def _instruction(self, x: Dot, lanes: int) -> tuple[Instruction, bool] | None:
         """Return the first instruction for the node, and whether it takes the factors the other way."""
-        a, b = x.a.dtype, x.b.dtype
         saturates = {x.saturates, _stays_in_pairs(x) or x.saturates}
+        formats = [(a, b) for a in _formats(x.a) for b in _formats(x.b)]
         for found in self._ops.dots:
             same = found.kind.width == x.width and found.kind.saturates in saturates
             if not lanes or lanes % found.lanes or not same:
                 continue
-            if found.kind.takes(a, b):
+            if any(found.kind.takes(a, b) for a, b in formats):
                 return found, False
-            if found.kind.takes(b, a):
+            if any(found.kind.takes(b, a) for a, b in formats):
                 return found, True
         return None
 
@@ -249,6 +249,12 @@ class DotEmitter:
 
     def _pure(self, text: str, *operands: str) -> str:
         return self._builder.pure(text, operands)
+
+
+def _formats(factor: Scalar) -> tuple[DType, ...]:
+    """Return the formats that the bits of a factor are in: small bytes without a sign are bytes with one."""
+    is_small = factor.dtype is U8 and _most(factor) < 2**7
+    return (U8, I8) if is_small else (factor.dtype,)
 
 
 def _stays_in_pairs(x: Dot) -> bool:

@@ -182,10 +182,11 @@ class Target:
     def multiplies_half_bytes(self) -> bool:
         """Whether a dot-product instruction is exact for numbers of 4 bits without a sign by bytes.
 
-        Sums of pairs saturate at 16 bits, which two products of 11 bits do not reach.
+        Sums of pairs saturate at 16 bits, which two products of 11 bits do not reach; and numbers of 4 bits
+        are bytes with a sign, too.
         """
         found = kinds(self.arch, self.features, self.dot, saturating=True)
-        return any(kind.first is U8 and kind.second is I8 for kind in found)
+        return any(kind.second is I8 for kind in found)
 
     @property
     def sums_channels_in_floats(self) -> bool:

@@ -201,6 +201,14 @@ def test_pairs_of_products_that_stay_small_are_added_before_they_are_widened() -
     assert "vpmaddubsw" not in assembly(emit_module(whole, target).text, target, optimize=False)
 
 
+@pytest.mark.parametrize(("feature", "word"), [("dotprod", "sdot"), ("i8mm", "usdot")])
+def test_numbers_of_4_bits_are_bytes_with_a_sign_too(feature: str, word: str) -> None:
+    base = baseline("aarch64")
+    target = replace(base, features=tuple(sorted({*base.features, feature})))
+    code = assembly(emit_module(parsed(halves(4, 4)), target).text, target, optimize=False)
+    assert len(re.findall(rf"\b{word}\b", code)) == 3 * 8
+
+
 def test_lanes_that_are_off_are_not_read_as_others() -> None:
     f = parsed(program("i16", "i8", 2, 16, masked=True))
     x, w = numbers("i16", 3, 5, 2), numbers("i8", 5, 16, 2)

@@ -180,6 +180,26 @@ def test_products_of_few_bits_by_bytes(bits, block, zeros, k):
         agrees(rounded(x, block), y, real)
 
 
+@pytest.mark.llvm
+@pytest.mark.parametrize("zeros", ["absent", "float"])
+def test_halves_are_multiplied_by_bytes_too(zeros):
+    product, constants, real = n_bits(4, 32, zeros, 64, 24)
+    product.attribute.append(helper.make_attribute("accuracy_level", 4))
+    constants = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in constants.items()}
+    graph_input = helper.make_tensor_value_info("x", TensorProto.FLOAT16, ("m", 64))
+    m = model([product], [graph_input], [value("y", None, TensorProto.FLOAT16)], constants)
+    m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    made = compilation(load(m), cache="none", threads=1)
+    assert "quantize_blocks" in " ".join(kernel.origin for kernel in made.module.kernels.values())
+    x = RNG.normal(size=(5, 64)).astype(np.float16)
+    y = executable_of(made.program, threads=1)(x)
+    assert y.dtype == np.float16
+    want = rounded(x.astype(np.float32), 32) @ real
+    assert (
+        np.abs(y - want).max() <= 4e-3 * np.abs(want).max()
+    )  # f16 has 11 bits; scales are rounded to it, too
+
+
 def test_rows_of_zeros_and_what_is_no_number_stay_what_they_are():
     product, constants, real = n_bits(4, 32, "absent", 64, 8)
     product.attribute.append(helper.make_attribute("accuracy_level", 4))

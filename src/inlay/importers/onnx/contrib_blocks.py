@@ -43,15 +43,15 @@ def _matmul_n_bits(node: Node) -> OnnxValue:
             )
     q = _unpacked(node, node.constant(1, "weights"), columns, blocks * block, bits, "weights")
     scales = _sized(node, node.constant(2, "scales"), columns * blocks, "scales").reshape(columns, blocks)
-    weights = (
-        _turned(node, q[:, :terms]),
-        _turned(node, scales),
-        _turned(node, _zeros(node, columns, blocks)),
-    )
-    w = weights[0].op("dequantize_blocks", *weights[1:], block=block, axis=0)
+    zeros = _zeros(node, columns, blocks)
     x = term(node, 0)
-    if node.int("accuracy_level", 0) == _BYTES:
-        y = _rounded(x.cast(F32), block).op("matmul", w.cast(F32)).cast(x.dtype)
+    is_rounded = node.int("accuracy_level", 0) == _BYTES
+    if is_rounded:  # sums of integers are scaled in f32
+        scales, zeros = (a.astype(np.float32) if a.dtype.kind == "f" else a for a in (scales, zeros))
+    weights, *others = (_turned(node, a) for a in (q[:, :terms], scales, zeros))
+    w = weights.op("dequantize_blocks", *others, block=block, axis=0)
+    if is_rounded:
+        y = _rounded(x.cast(F32), block).op("matmul", w).cast(x.dtype)
     else:
         y = x.op("matmul", w.cast(x.dtype))
     return (y + term(node, 5) if node.has(5) else y).value
