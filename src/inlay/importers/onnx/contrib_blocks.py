@@ -1,9 +1,10 @@
-"""Products with weights in few bits, as onnxruntime writes decoders: MatMulNBits.
+"""Weights in few bits, as onnxruntime writes decoders: MatMulNBits and GatherBlockQuantized.
 
 The weights are constants, and are read here: rows of the right side of a product become columns, fields of
 bytes become numbers. What they stand for is `dequantize_blocks`; whether they are ever brought to floats as a
 whole, the compiler decides. A model of accuracy level 4 was exported to be multiplied in integers: the other
-operand is rounded to 8 bits there, block by block.
+operand is rounded to 8 bits there, block by block. Rows of a table stay as they are stored until they are
+gathered.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from inlay.arith.dtype import F32, from_numpy
+from inlay.arith.dtype import F32, U8, from_numpy
 from inlay.importers.onnx.node import Node, Rule
-from inlay.importers.onnx.term import Term, constant, term
+from inlay.importers.onnx.term import Term, concat, constant, filled, term
 from inlay.importers.onnx.values import OnnxValue
 from inlay.ops._build import Array
 
@@ -94,4 +95,46 @@ def _turned(node: Node, x: Array) -> Term:
     return constant(node, np.ascontiguousarray(x.T), from_numpy(x.dtype))
 
 
-RULES: Mapping[str, Rule] = {"MatMulNBits": _matmul_n_bits}
+def _gather_blocks(node: Node) -> OnnxValue:
+    """Inputs: data, indices, scales, zero points; bytes may have two numbers each, along the last axis."""
+    data, indices, scales = (term(node, i) for i in range(3))
+    is_packed = data.dtype is U8 and not _is_stored_narrow(node) and node.int("bits", 4) == 4
+    if unknown := sorted(
+        set(node.attribute_names()) - {"bits", "block_size", "gather_axis", "quantize_axis"}
+    ):
+        raise node.unsupported(f"has the attribute '{unknown[0]}'")
+    if node.int("bits", 4) not in (4, 8):
+        raise node.unsupported(f"has data of {node.int('bits', 4)} bits, needed 4 or 8")
+    block, rank = node.int("block_size", 128), data.rank
+    gathered, quantized = (node.int(name, i) for i, name in enumerate(("gather_axis", "quantize_axis")))
+    if not (-rank <= gathered < rank and -rank <= quantized < rank) or (gathered - quantized) % rank == 0:
+        raise node.invalid(f"has gather_axis={gathered} and quantize_axis={quantized} of {rank} axes")
+    gathered, quantized = gathered % rank, quantized % rank
+    if is_packed and (quantized != rank - 1 or gathered == rank - 1):
+        raise node.unsupported(
+            f"has two numbers in a byte and quantize_axis={quantized}, needed the last axis"
+        )
+    taken = [data, scales, *([term(node, 3)] if node.has(3) else [])]
+    rows, scale, *zeros = (x.gather(indices, gathered) for x in taken)
+    if is_packed:
+        rows = _halves(rows)
+        zeros = [_halves(z).part(z.rank - 1, 0, scale.shape[-1]) for z in zeros]
+    if not zeros and data.dtype is U8 and not _is_stored_narrow(node):
+        zeros = [filled(node, 1 << (node.int("bits", 4) - 1), scale.shape, U8)]
+    axis = quantized + (indices.rank - 1 if quantized > gathered else 0)
+    return rows.op("dequantize_blocks", scale, *zeros, block=block, axis=axis).value
+
+
+def _is_stored_narrow(node: Node) -> bool:
+    """Whether the first input has 4 bits in the model, so that each has an element of its own here."""
+    return node.inputs[0] is not None and bool(node.inputs[0].stored)
+
+
+def _halves(x: Term) -> Term:
+    """Return the two numbers of each byte side by side along the last axis, the lower half first."""
+    parts = (x.op("bitwise_and", 15), x.op("shift_right", 4))
+    *outer, last = x.shape
+    return concat([p.reshape(*x.shape, 1) for p in parts], x.rank).reshape(*outer, last * 2)
+
+
+RULES: Mapping[str, Rule] = {"GatherBlockQuantized": _gather_blocks, "MatMulNBits": _matmul_n_bits}

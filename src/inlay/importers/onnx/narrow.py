@@ -21,6 +21,7 @@ from inlay.ir import make
 
 _MOVERS = frozenset(("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 _READERS = frozenset(("Cast", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"))
+_MICROSOFT = frozenset(("GatherBlockQuantized",))
 
 
 def constant(array: np.ndarray, elem_type: int) -> OnnxValue:
@@ -36,7 +37,8 @@ def check(node: Node) -> None:
     """
     name = node.proto.op_type
     stored = next((v.stored for v in node.inputs if v is not None and v.stored), 0)
-    if stored and (node.proto.domain or name not in _MOVERS | _READERS):
+    known = _MOVERS | _READERS if not node.proto.domain else _MICROSOFT
+    if stored and name not in known:
         kind = load.elem_type_name(stored)
         what = f"an output has element type {kind}" if name == "outputs" else f"{name} takes {kind}"
         raise unsupported(
