@@ -167,7 +167,7 @@ def rounded(x, block):
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("bits", "block", "zeros"), CASES)
 @pytest.mark.parametrize("k", [256, 300])
 def test_products_of_few_bits_by_bytes(bits, block, zeros, k):
@@ -181,6 +181,7 @@ def test_products_of_few_bits_by_bytes(bits, block, zeros, k):
 
 
 @pytest.mark.llvm
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("zeros", ["absent", "float"])
 def test_halves_are_multiplied_by_bytes_too(zeros):
     product, constants, real = n_bits(4, 32, zeros, 64, 24)
