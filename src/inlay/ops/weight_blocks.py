@@ -12,12 +12,17 @@ rounded is what `dequantize_blocks` rounds, in another order of the sum.
 **Panels.** Weights, scales and zero points are each laid out as `pack_weights` lays out a matrix. With
 `bits` of 4 a word has neighbors along the sum, the first in its lowest bits, all from 0 to 15. What is the
 same for all blocks is taken off as the attribute `zero`.
+
+The products of a word may be one term of the sum, which is scaled once (`by_word`). Its weights are all in
+registers then, for all rows of a tile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -64,6 +69,7 @@ class PackedBlocksAttrs:
         block: terms of a sum that share a scale.
         bits: of a weight as it is stored, 8 or 4.
         zero: taken off every weight.
+        by_word: whether the products of a word are one term of the sum, which is scaled once.
     """
 
     panel: int
@@ -71,6 +77,7 @@ class PackedBlocksAttrs:
     block: int
     bits: int = 8
     zero: int = 0
+    by_word: bool = False
 
 
 def per_block(
@@ -207,26 +214,32 @@ def _packed_reference(a: PackedBlocksAttrs, x: Array, *packed: Array) -> Array:
 
 def _packed_compute(a: PackedBlocksAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, w, scale, *zero = operands
-    terms, panel, count = x.shape[-1], lit(a.panel), _in_word(a, w.dtype)
+    terms, panel, in_word = x.shape[-1], lit(a.panel), _in_word(a, w.dtype)
     whole = mod(terms, lit(a.block)) == 0
 
     def body(*i: Int) -> te.ScalarValue:
         at, lane = floordiv(i[-1], panel), mod(i[-1], panel)
         # Words of a block, where blocks divide the sum: then scales do not depend on the inner loop.
-        of_block = a.block // count if whole else w.shape[1]
+        of_block = a.block // in_word if whole else w.shape[1]
         outer = te.reduce_axis("b", floordiv(terms, lit(a.block)) if whole else 1)
-        inner, part = te.reduce_axis("k", of_block), te.reduce_axis("h", count)
-        row = outer * of_block + inner
-        q = w[at, row, lane].cast(I32)
-        if a.bits == 4:
-            q = (q >> te.index(part * 4, I32)) & 15
-        if a.zero:
-            q = q - a.zero
-        k = row * count + part if a.bits == 4 else row
-        block = outer + 0 if whole else floordiv(k, lit(a.block))
-        real = q.cast(F32) - zero[0][at, block, lane].cast(F32) if zero else q.cast(F32)
-        axes = [outer, inner, part] if a.bits == 4 else [outer, inner]
-        return te.sum_over(axes, x[(*i[:-1], k)] * (real * scale[at, block, lane]))
+        word = outer * of_block + (inner := te.reduce_axis("k", of_block))
+        block = outer + 0 if whole else floordiv(word * in_word, lit(a.block))
+        bits = w[at, word, lane].cast(I32)
+
+        def product(part: Int) -> te.ScalarValue:
+            """Return a product of the word, not yet scaled."""
+            q = (bits >> te.index(part * 4, I32)) & 15 if a.bits == 4 else bits
+            real = (q - a.zero if a.zero else q).cast(F32)
+            real = real - zero[0][at, block, lane].cast(F32) if zero else real
+            return x[(*i[:-1], word * in_word + part)] * (
+                real if a.by_word else real * scale[at, block, lane]
+            )
+
+        if a.by_word:
+            products = [product(lit(part)) for part in range(in_word)]
+            return te.sum_over([outer, inner], reduce(add, products) * scale[at, block, lane])
+        parts = [te.reduce_axis("h", in_word)] if in_word > 1 else []
+        return te.sum_over([outer, inner, *parts], product(parts[0] if parts else lit(0)))
 
     return te.compute(result.shape, body, name="matmul", tag="matmul_packed")
 
@@ -277,21 +290,21 @@ def _matmul_samples() -> list[Sample]:
 
 def _packed_samples() -> list[Sample]:
     made: list[Sample] = []
-    for rows, k, n, block, bits, zero in (
-        ((1,), 64, 12, 32, 8, None),
-        ((5,), 24, 10, 16, 8, I8),
-        ((2, 3), 64, 9, 16, 4, U8),
-        ((1,), 20, 16, 16, 4, F32),
-        ((2,), 14, 5, 14, 4, None),
-        ((3,), 28, 7, 16, 4, U8),
-        ((4,), 15, 3, 5, 8, I8),
+    for rows, k, n, block, bits, zero, by_word in (
+        ((1,), 64, 12, 32, 8, None, False),
+        ((5,), 24, 10, 16, 8, I8, False),
+        ((2, 3), 64, 9, 16, 4, U8, True),
+        ((1,), 20, 16, 16, 4, F32, True),
+        ((2,), 14, 5, 14, 4, None, False),
+        ((3,), 28, 7, 16, 4, U8, False),
+        ((4,), 15, 3, 5, 8, I8, False),
     ):
         q, *others = _weights(k, n, block, U8 if bits == 4 else I8, zero)
         if bits == 4:
             words = next(d for d in reversed(WORDS) if k % (2 * d.itemsize) == 0)
             q = half_bytes(q & 15, words)
         packed = [pack_reference(PackAttrs(8), np.asarray(p)) for p in (q, *others)]
-        attrs = PackedBlocksAttrs(8, n, block, bits, 8 if bits == 4 else 0)
+        attrs = PackedBlocksAttrs(8, n, block, bits, 8 if bits == 4 else 0, by_word)
         x = noise((*rows, k), F32, seed="x")
         symbolic = ((*(f"m{i}" for i in range(len(rows))), k), *(p.shape for p in packed))
         made.append(Sample(f"{bits} bits, {rows} by {k} to {n}", attrs, (x, *packed), symbolic))

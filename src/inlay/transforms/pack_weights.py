@@ -198,8 +198,7 @@ def _packed_blocks(
     if target is None:
         return None
     assert isinstance(call.type, TensorType), "contractions have one result"
-    rows = rows_of_line(call.type.shape[:-1])
-    made = packed_blocks(call, lambda columns, terms: panel_width(target, columns, terms, rows, 1))
+    made = packed_blocks(call, target, rows_of_line(call.type.shape[:-1]))
     if made is None:
         return None
     operands, attrs = made

@@ -2,7 +2,7 @@
 // RUN: inlay opt %s --passes infer-types,to-anf,keep-weights | filecheck %s --check-prefix KEPT
 
 // CHECK-LABEL: fn main
-// CHECK:         matmul_blocks_packed{panel=16, n=2, block=4, bits=4, zero=8}(
+// CHECK:         matmul_blocks_packed{panel=16, n=2, block=4, bits=4, zero=8, by_word=true}(
 // CHECK-NEXT:      x,
 // CHECK-NEXT:      u16[1, 1, 16](
 fn main<n>(x: Tensor[n, 4, f32]) -> Tensor[n, 2, f32] {

@@ -24,7 +24,7 @@ HERE = baseline("x86_64", "v3")
 PANEL, TERMS, COLUMNS = 16, 8, 20
 
 
-def blocks(rows: Int | int, *, bias: bool = False) -> LoopFunction:
+def blocks(rows: Int | int, *, bias: bool = False, by_word: bool = False) -> LoopFunction:
     """Return a product with weights of four bits, two panels of which the second one is not full."""
     x = te.placeholder((to_int(rows), to_int(TERMS)), F32, "x")
     w = te.placeholder((2, TERMS // 2, PANEL), U8, "w")
@@ -32,7 +32,7 @@ def blocks(rows: Int | int, *, bias: bool = False) -> LoopFunction:
     definition = table().definition("matmul_blocks_packed")
     assert definition.compute is not None
     result = TensorType((to_int(rows), to_int(COLUMNS)), F32)
-    y = definition.compute(PackedBlocksAttrs(PANEL, COLUMNS, 4, 4, 8), [x, w, scale], result)
+    y = definition.compute(PackedBlocksAttrs(PANEL, COLUMNS, 4, 4, 8, by_word), [x, w, scale], result)
     if not bias:
         return from_te("product", [x, w, scale], [y])
     v = te.placeholder((COLUMNS,), F32, "v")
@@ -60,3 +60,14 @@ def test_rows_that_are_known_and_caches_that_are_small_have_no_copy() -> None:
         s = Schedule(blocks(rows))
         contraction(s, target)
         assert "cache_factor" not in [step.primitive for step in s.trace]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_products_of_a_word_are_a_term_of_each_tile(bias: bool) -> None:
+    f = blocks(dim("m"), bias=bias, by_word=True)
+    s = Schedule(f)
+    contraction(s, baseline("x86_64", "v4"))
+    steps = [step.primitive for step in s.trace]
+    assert "cache_factor" not in steps
+    assert "use_fma" in steps
+    hold_law(f, s, (0,), (1,), (7,), (21,))

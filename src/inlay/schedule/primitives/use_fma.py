@@ -24,7 +24,8 @@ def use_fma(s: Schedule, block: str) -> None:
           block b(v: spatial n = i, r: reduce m = k) {
             init { y[v] = 0.0:f32 } y[v] = fma(x[v, r], x[v, r], y[v]) } } }
 
-    The result differs by a rounding error, and is the more exact one.
+    So are factors that are such sums, and what is added. The result differs by rounding errors, and is the
+    more exact one.
 
     Raises:
         Illegal: `schedule.kind`.
@@ -51,5 +52,6 @@ def _fused(x: Scalar) -> Scalar | None:
         return None
     for product, rest in ((x.rhs, x.lhs), (x.lhs, x.rhs)):
         if isinstance(product, Binary) and product.op is BinaryOp.MUL:
-            return Intrinsic(IntrinsicOp.FMA, (product.lhs, product.rhs, rest), x.dtype)
+            factors = (_fused(y) or y for y in (product.lhs, product.rhs))
+            return Intrinsic(IntrinsicOp.FMA, (*factors, _fused(rest) or rest), x.dtype)
     return None

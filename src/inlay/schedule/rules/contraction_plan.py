@@ -12,7 +12,7 @@ from inlay.arith.expr import FloorDiv, Int, Mod, Sym, from_atom, symbols, to_int
 from inlay.loop.buffer import Scope
 from inlay.loop.inits import mentioned
 from inlay.loop.scalar import Binary, BinaryOp, Load
-from inlay.loop.stmt import Block, IterKind
+from inlay.loop.stmt import Block, IterKind, Store
 from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.dot_products import DotProduct
 from inlay.machine.target import Target
@@ -179,12 +179,13 @@ def computed_weights(b: Block, plan: Plan, target: Target) -> str | None:
     """Return the packed buffer that the factor with the columns is computed of, where rows are not known.
 
     Where they are, few rows compute it as they go, and for many it was computed before. None as well where
-    the last cache does not hold the factor of some panels.
+    the last cache does not hold the factor of some panels, or where a term has several.
     """
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
     packed = [x for x in loads_of(b.body) if x.buffer.scope == Scope.PARAM and _is_packed(x, spatial[-1].sym)]
     is_open = plan.row is not None and spatial[plan.row].extent.value is None
-    if not is_open or len(packed) < 2 or plan.packing is not None or plan.block is not None:
+    is_cut = plan.packing is not None or plan.block is not None
+    if not is_open or len(packed) < 2 or is_cut or not isinstance(b.body, Store):
         return None
     pairs = [(i, x) for i, x in zip(b.iters, b.bindings, strict=True) if i.kind is IterKind.REDUCE]
     tested: set[Sym] = set() if b.predicate is None else mentioned(b.predicate)
