@@ -30,8 +30,14 @@ settings.register_profile("whole", settings.get_profile("sample"), max_examples=
 settings.register_profile("thorough", settings.get_profile("sample"), max_examples=1000)
 settings.load_profile("sample")
 
-TOGETHER = ("tests/drivers", "tests/architecture")
-"""Folders whose tests share what is slow to make, once for each process: they run in one process."""
+TOGETHER = {
+    "tests/drivers": "drivers",
+    "tests/architecture": "architecture",
+    "tests/fuzz": "sanitizers",
+    "tests/runtime_c": "sanitizers",
+}
+"""Folders whose tests share what is slow to make, once for each process: they run in one process, but for slow
+tests under sanitizers, which take longer than what they share."""
 
 BLOCK = 40
 """So many tests that follow each other in a file are handed to a process at a time: handing out each alone
@@ -63,11 +69,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     draw_samples(items)
     for file, members in itertools.groupby(items, key=lambda item: item.path):
         place = file.relative_to(data.REPOSITORY).as_posix()
-        group = next((start for start in TOGETHER if place.startswith(start)), "")
+        group = next((group for start, group in TOGETHER.items() if place.startswith(start)), "")
         size = 0.0
         for item in members:
-            name = group or f"{place}-{int(size)}"
-            size += 1 / (SLOW_BLOCK if item.get_closest_marker("slow") else BLOCK)
+            is_slow = item.get_closest_marker("slow") is not None
+            name = f"{place}-{int(size)}" if not group or (is_slow and group == "sanitizers") else group
+            size += 1 / (SLOW_BLOCK if is_slow else BLOCK)
             item.add_marker(pytest.mark.xdist_group(name))
 
 

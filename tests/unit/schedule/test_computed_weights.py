@@ -62,6 +62,7 @@ def test_rows_that_are_known_and_caches_that_are_small_have_no_copy() -> None:
         assert "cache_factor" not in [step.primitive for step in s.trace]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bias", [False, True])
 def test_products_of_a_word_are_a_term_of_each_tile(bias: bool) -> None:
     f = blocks(dim("m"), bias=bias, by_word=True)
