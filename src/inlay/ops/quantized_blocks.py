@@ -78,7 +78,8 @@ def step_of(block: int) -> int:
 # --------------------------------------------------------------------------- rounding
 
 
-def _per_block(ctx: TypeContext, a: BlocksAttrs, x: TensorType) -> tuple[Int, ...]:
+def _one_of_each(ctx: TypeContext, a: BlocksAttrs, x: TensorType) -> tuple[Int, ...]:
+    """Return the shape of one number for each block of the last axis."""
     rules.least_rank(ctx, x, 1, "the operand")
     if a.block < 1:
         raise ctx.fail(f"found blocks of {a.block}, needed at least 1")
@@ -86,7 +87,7 @@ def _per_block(ctx: TypeContext, a: BlocksAttrs, x: TensorType) -> tuple[Int, ..
 
 
 def _scales_rule(ctx: TypeContext, a: BlocksAttrs, args: Types) -> TensorType:
-    return TensorType(_per_block(ctx, a, rules.tensor(ctx, args, 0, (F32,))), F32)
+    return TensorType(_one_of_each(ctx, a, rules.tensor(ctx, args, 0, (F32,))), F32)
 
 
 def _in_blocks(x: Array, block: int) -> Array:
@@ -121,7 +122,7 @@ def _term(x: te.Tensor, block: int, i: tuple[Int, ...], k: Int) -> te.ScalarValu
 
 def _quantize_rule(ctx: TypeContext, a: BlocksAttrs, args: Types) -> TensorType:
     x, scale = rules.tensor(ctx, args, 0, (F32,)), rules.tensor(ctx, args, 1, (F32,))
-    rules.same_shape(ctx, scale, _per_block(ctx, a, x), "the scale")
+    rules.same_shape(ctx, scale, _one_of_each(ctx, a, x), "the scale")
     return TensorType(x.shape, I8)
 
 
@@ -144,7 +145,7 @@ def _quantize_compute(a: BlocksAttrs, operands: Sequence[te.Tensor], result: Ten
 
 
 def _sums_rule(ctx: TypeContext, a: BlocksAttrs, args: Types) -> TensorType:
-    return TensorType(_per_block(ctx, a, rules.tensor(ctx, args, 0, (I8,))), I32)
+    return TensorType(_one_of_each(ctx, a, rules.tensor(ctx, args, 0, (I8,))), I32)
 
 
 def _sums_reference(a: BlocksAttrs, q: Array) -> Array:
@@ -167,7 +168,7 @@ def _sums_compute(a: BlocksAttrs, operands: Sequence[te.Tensor], result: TensorT
 def _matmul_rule(ctx: TypeContext, a: BlocksAttrs, args: Types) -> TensorType:
     x, scale = rules.tensor(ctx, args, 0, (I8,)), rules.tensor(ctx, args, 1, (F32,))
     w = rules.of_rank(ctx, rules.tensor(ctx, args, 2, BYTES), 2, "the weights")
-    rules.same_shape(ctx, scale, _per_block(ctx, a, x), "the scale of the left operand")
+    rules.same_shape(ctx, scale, _one_of_each(ctx, a, x), "the scale of the left operand")
     per_block(ctx, rules.tensor(ctx, args, 3, (F32,)), w.shape, 0, a.block, "the scale")
     if len(args) > 4:
         zero = rules.tensor(ctx, args, 4)

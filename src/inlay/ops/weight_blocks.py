@@ -226,7 +226,7 @@ def _packed_compute(a: PackedBlocksAttrs, operands: Sequence[te.Tensor], result:
         block = outer + 0 if whole else floordiv(word * in_word, lit(a.block))
         bits = w[at, word, lane].cast(I32)
 
-        def product(part: Int) -> te.ScalarValue:
+        def term(part: Int) -> te.ScalarValue:
             """Return a product of the word, not yet scaled."""
             q = (bits >> te.index(part * 4, I32)) & 15 if a.bits == 4 else bits
             real = (q - a.zero if a.zero else q).cast(F32)
@@ -236,10 +236,10 @@ def _packed_compute(a: PackedBlocksAttrs, operands: Sequence[te.Tensor], result:
             )
 
         if a.by_word:
-            products = [product(lit(part)) for part in range(in_word)]
+            products = [term(lit(part)) for part in range(in_word)]
             return te.sum_over([outer, inner], reduce(add, products) * scale[at, block, lane])
         parts = [te.reduce_axis("h", in_word)] if in_word > 1 else []
-        return te.sum_over([outer, inner, *parts], product(parts[0] if parts else lit(0)))
+        return te.sum_over([outer, inner, *parts], term(parts[0] if parts else lit(0)))
 
     return te.compute(result.shape, body, name="matmul", tag="matmul_packed")
 
