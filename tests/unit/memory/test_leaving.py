@@ -65,6 +65,7 @@ def open_peak(plan: str, rows: int) -> int:
     return planned(OPEN, plan=plan, typical=(f"b={rows}",))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 @pytest.mark.parametrize("plan", ["serial", "parallel"])
 @pytest.mark.parametrize("text", [ONE, TWO, TWICE], ids=["one", "two", "twice"])

@@ -32,6 +32,7 @@ def is_split(**options) -> bool:
     return "main_part" in compilation(program(), **{"threads": 2} | options).module.functions
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_same_values(mode: str, threads: int):
