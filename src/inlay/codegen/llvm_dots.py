@@ -128,7 +128,8 @@ class DotEmitter:
 
     def _instruction(self, x: Dot, lanes: int) -> tuple[Instruction, bool] | None:
         """Return the first instruction for the node, and whether it takes the factors the other way."""
-        saturates = {x.saturates, _stays_in_pairs(x) or x.saturates}
+        # Where no sum of two products leaves i16, one that saturates is the sum.
+        saturates = {x.saturates, x.saturates or _largest_pair(x) < 2**15}
         formats = [(a, b) for a in _formats(x.a) for b in _formats(x.b)]
         for found in self._ops.dots:
             same = found.kind.width == x.width and found.kind.saturates in saturates
@@ -213,9 +214,12 @@ class DotEmitter:
         for a, b in factors:
             operands = [x.rsplit(" ", 1)[1] for x in (a, b)]
             if instruction.adds:
-                return self._pure(f"call {type} {name}({type} {acc}, {a}, {b})", acc, *operands)
+                acc = self._pure(f"call {type} {name}({type} {acc}, {a}, {b})", acc, *operands)
+                continue
             more = self._pure(f"call {given} {name}({a}, {b})", *operands)
             products = self._pure(f"add {given} {products}, {more}", products, more) if products else more
+        if instruction.adds:
+            return acc
         if instruction.sums:  # pairs in i16: multiplied by ones, they are added up
             name = f"@llvm.{instruction.sums}"
             self._ops.declared.add(f"declare {type} {name}({given}, {given})")
@@ -255,11 +259,6 @@ def _formats(factor: Scalar) -> tuple[DType, ...]:
     """Return the formats that the bits of a factor are in: small bytes without a sign are bytes with one."""
     is_small = factor.dtype is U8 and _most(factor) < 2**7
     return (U8, I8) if is_small else (factor.dtype,)
-
-
-def _stays_in_pairs(x: Dot) -> bool:
-    """Whether no sum of two neighboring products leaves i16, so that one that saturates is the sum."""
-    return _largest_pair(x) < 2**15
 
 
 def _largest_pair(x: Dot) -> int:

@@ -136,10 +136,8 @@ class Memory:
             case 1:
                 pointer = self._address(buffer, where)
                 text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
-                before = self.builder.position
-                bits = self.builder.load(text, version)
-                if self.builder.position != before:  # what was loaded already was asked for, too
-                    self.emit_prefetch(buffer, pointer, lanes * dtype.itemsize, where.constant)
+                size = lanes * dtype.itemsize
+                bits = self._loaded(text, version, buffer, pointer, size, where.constant)
             case _ if mask is None and (near := self._near(where)) is not None:
                 bits = self._shuffled(buffer, where, near, version)
             case _:
@@ -215,10 +213,14 @@ class Memory:
                 f"call {type} @llvm.masked.load.{suffix(element, total)}.p0(ptr align {size} {pointer}, "
                 f"<{total} x i1> {on}, {type} zeroinitializer)"
             )
+        return self._loaded(text, version, buffer, pointer, total * size)
+
+    def _loaded(self, text: str, version: int, buffer: Buffer, pointer: str, size: int, at: int = 0) -> str:
+        """Return the value of a load, and ask for what is next: once, where it is loaded already."""
         before = self.builder.position
         bits = self.builder.load(text, version)
         if self.builder.position != before:
-            self.emit_prefetch(buffer, pointer, total * size)
+            self.emit_prefetch(buffer, pointer, size, at)
         return bits
 
     def _has_all_lanes(self, buffer: Buffer, indices: tuple[Int, ...], count: int) -> bool:

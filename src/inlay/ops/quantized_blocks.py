@@ -22,7 +22,6 @@ groups of weights as registers hold beside the sums of a few rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,7 +38,7 @@ from inlay.ops._rules import Types
 from inlay.ops._samples import noise
 from inlay.ops.matmul import PackAttrs, matmul_shape, pack_reference
 from inlay.ops.reduction import then
-from inlay.ops.weight_blocks import BYTES, BlocksAttrs, per_block, zero_rule
+from inlay.ops.weight_blocks import BYTES, BlocksAttrs, PackedWeightsAttrs, per_block, zero_rule
 
 MOST = 127
 """Largest magnitude of a rounded number; -128 is not used, so that negating stays exact."""
@@ -49,25 +48,6 @@ GROUP = 4
 """Products that an instruction adds up."""
 WIDEST_GROUP = 2 * GROUP
 """Neighbors that packed weights have side by side, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class PackedQuantizedAttrs:
-    """How packed weights are read.
-
-    Attributes:
-        panel: columns in a panel.
-        n: columns of the result.
-        block: terms of a sum that share a scale.
-        bits: of a weight as it is stored, 8 or 4.
-        zero: taken off every weight.
-    """
-
-    panel: int
-    n: int
-    block: int
-    bits: int = 4
-    zero: int = 0
 
 
 def step_of(block: int) -> int:
@@ -232,7 +212,7 @@ def _unpacked(w: Array, bits: int, n: int) -> Array:
     return rows.transpose(1, 0, 2).reshape(rows.shape[1], -1)[:, :n]
 
 
-def _packed_rule(ctx: TypeContext, a: PackedQuantizedAttrs, args: Types) -> TensorType:
+def _packed_rule(ctx: TypeContext, a: PackedWeightsAttrs, args: Types) -> TensorType:
     x, scale = rules.tensor(ctx, args, 0, (I8,)), rules.tensor(ctx, args, 1, (F32,))
     sums, w = rules.tensor(ctx, args, 2, (I32,)), rules.tensor(ctx, args, 3, (U8,))
     rules.least_rank(ctx, x, 1, "the left operand")
@@ -262,13 +242,13 @@ def _packed_rule(ctx: TypeContext, a: PackedQuantizedAttrs, args: Types) -> Tens
 
 
 def _packed_reference(
-    a: PackedQuantizedAttrs, x: Array, scale: Array, _sums: Array, w: Array, *packed: Array
+    a: PackedWeightsAttrs, x: Array, scale: Array, _sums: Array, w: Array, *packed: Array
 ) -> Array:
     others = (p.transpose(1, 0, 2).reshape(p.shape[1], -1)[:, : a.n] for p in packed)
     return _product(a.block, x, scale, _unpacked(w, a.bits, a.n).astype(np.int32) - a.zero, *others)
 
 
-def _packed_compute(a: PackedQuantizedAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
+def _packed_compute(a: PackedWeightsAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     x, scale, sums, w, each, *zero = operands
     step, panel = step_of(a.block), lit(a.panel)
 
@@ -359,7 +339,7 @@ def _packed_samples() -> list[Sample]:
         others = [pack_reference(PackAttrs(8), p) for p in ((each, zero) if has_zeros else (each,))]
         sums = _sums_reference(BlocksAttrs(step_of(block)), x)
         args = (x, scale, sums, packed_groups(w, 8, bits), *others)
-        attrs = PackedQuantizedAttrs(8, n, block, bits, 0 if has_zeros else 8)
+        attrs = PackedWeightsAttrs(8, n, block, bits, 0 if has_zeros else 8)
         names = [f"m{i}" for i in range(len(rows))]
         symbolic = (*((*names, p.shape[-1]) for p in (x, scale, sums)), *(p.shape for p in args[3:]))
         made.append(Sample(f"{bits} bits, {rows} by {k} to {n}", attrs, args, symbolic))
@@ -419,7 +399,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
     ),
     define(
         "matmul_quantized_blocks_packed",
-        PackedQuantizedAttrs,
+        PackedWeightsAttrs,
         _packed_rule,
         (5, 6),
         FusionPattern.CONTRACTION,

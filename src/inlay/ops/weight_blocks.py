@@ -60,7 +60,7 @@ class BlocksAttrs:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedBlocksAttrs:
+class PackedWeightsAttrs:
     """How packed weights are read.
 
     Attributes:
@@ -69,7 +69,6 @@ class PackedBlocksAttrs:
         block: terms of a sum that share a scale.
         bits: of a weight as it is stored, 8 or 4.
         zero: taken off every weight.
-        by_word: whether the products of a word are one term of the sum, which is scaled once.
     """
 
     panel: int
@@ -77,6 +76,16 @@ class PackedBlocksAttrs:
     block: int
     bits: int = 8
     zero: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBlocksAttrs(PackedWeightsAttrs):
+    """How packed weights are brought to floats.
+
+    Attributes:
+        by_word: whether the products of a word are one term of the sum, which is scaled once.
+    """
+
     by_word: bool = False
 
 

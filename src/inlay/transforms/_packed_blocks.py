@@ -14,8 +14,8 @@ from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.machine.target import Target
 from inlay.ops._build import Array
 from inlay.ops.matmul import PackAttrs, pack_reference
-from inlay.ops.quantized_blocks import PackedQuantizedAttrs, packed_groups
-from inlay.ops.weight_blocks import WORDS, BlocksAttrs, PackedBlocksAttrs, half_bytes
+from inlay.ops.quantized_blocks import packed_groups
+from inlay.ops.weight_blocks import WORDS, BlocksAttrs, PackedBlocksAttrs, PackedWeightsAttrs, half_bytes
 
 _NIBBLE = 16
 MANY_REGISTERS = 32
@@ -50,34 +50,47 @@ def packed_blocks(
         target: the device.
         rows: of the product; None where they are not known.
     """
-    assert isinstance(call.callee, OpRef)
-    attrs = call.callee.attrs
-    assert isinstance(attrs, BlocksAttrs), "weights have blocks"
-    arrays = [a.value for a in call.args[1:] if isinstance(a, Const) and isinstance(a.value, np.ndarray)]
-    if len(arrays) < len(call.args) - 1 or not arrays[0].size:
+    found = _constants(call, 1)
+    if found is None:
         return None
-    q, scale, *zeros = arrays
+    block, (q, scale, *zeros) = found
     terms, columns = q.shape
-    stored = _stored(q, zeros[0] if zeros else None, attrs.block)
+    stored = _stored(q, zeros, block)
     by_word = stored.bits == 4 and target.vector_registers >= MANY_REGISTERS
     panel = target.lanes(F32.itemsize) if by_word else panel_width(target, columns, terms, rows, 1)
     operands = [stored.q, scale, *([] if stored.zeros is None else [stored.zeros])]
     made = [np.ascontiguousarray(pack_reference(PackAttrs(panel), a)) for a in operands]
-    how = PackedBlocksAttrs(panel, columns, attrs.block, stored.bits, stored.zero, by_word)
+    how = PackedBlocksAttrs(panel, columns, block, stored.bits, stored.zero, by_word)
     return [make.const(a, span=call.span) for a in made], how
 
 
-def _stored(q: Array, zeros: Array | None, block: int) -> _Stored:
+def _constants(call: Call, first: int) -> tuple[int, list[Array]] | None:
+    """Return the terms that share a scale, and constant operands from one on; None for other weights."""
+    assert isinstance(call.callee, OpRef)
+    attrs = call.callee.attrs
+    assert isinstance(attrs, BlocksAttrs), "weights have blocks"
+    arrays = [a.value for a in call.args[first:] if isinstance(a, Const)]
+    found = [a for a in arrays if isinstance(a, np.ndarray)]
+    is_whole = len(found) == len(call.args) - first and found[0].size > 0
+    return (attrs.block, found) if is_whole else None
+
+
+def _half_bytes_from(q: Array) -> int | None:
+    """Return the number from which on 4 bits hold the weights; None where they do not."""
+    low = min(int(q.min()), 0 if q.dtype == np.uint8 else -_NIBBLE // 2)
+    return low if int(q.max()) - low < _NIBBLE else None
+
+
+def _stored(q: Array, zeros: Sequence[Array], block: int) -> _Stored:
     whole = q.astype(np.int16)
-    zero, zeros = _uniform([] if zeros is None else [zeros])
-    low = min(int(whole.min()), 0 if q.dtype == np.uint8 else -_NIBBLE // 2)
-    words = _words(q.shape[0], block)
-    if words is not None and int(whole.max()) - low < _NIBBLE:
-        return _Stored(half_bytes(whole - low, words), 4, *_moved(zero, zeros, -low))
+    zero, each = _uniform(zeros)
+    low, words = _half_bytes_from(q), _words(q.shape[0], block)
+    if words is not None and low is not None:
+        return _Stored(half_bytes(whole - low, words), 4, *_moved(zero, each, -low))
     shifted = whole - zero
-    if zeros is None and shifted.min() >= -128 and shifted.max() <= 127:
+    if each is None and shifted.min() >= -128 and shifted.max() <= 127:
         return _Stored(shifted.astype(np.int8), 8, 0, None)
-    return _Stored(q, 8, zero, zeros)
+    return _Stored(q, 8, zero, each)
 
 
 def _words(terms: int, block: int) -> DType | None:
@@ -90,44 +103,43 @@ def _words(terms: int, block: int) -> DType | None:
 
 
 def _moved(zero: int, zeros: Array | None, by: int) -> tuple[int, Array | None]:
-    """Return zero points of weights that were made larger: one for all, or floats, which hold them."""
+    """Return zero points of weights that were made larger: one for all, or bytes, or else floats."""
     if zeros is None or by == 0:
         return zero + by, zeros
+    if zeros.dtype.kind in "iu":
+        moved = zeros.astype(np.int16) + by
+        if moved.min() >= 0 and moved.max() <= 255:
+            return 0, moved.astype(np.uint8)
     return 0, zeros.astype(np.float32) + np.float32(by)
 
 
-def packed_quantized(call: Call, panel: int) -> tuple[list[Expr], PackedQuantizedAttrs] | None:
+def packed_quantized(call: Call, target: Target) -> tuple[list[Expr], PackedWeightsAttrs] | None:
     """Return the weights of a packed product of integers with what goes with them, and its attributes.
 
     Args:
         call: a `matmul_quantized_blocks`.
-        panel: columns in a panel.
+        target: the device.
+
+    Returns:
+        None where no instruction of the device adds up products of such weights and bytes, and where the
+        weights are no constants.
     """
-    assert isinstance(call.callee, OpRef)
-    attrs = call.callee.attrs
-    assert isinstance(attrs, BlocksAttrs), "weights have blocks"
-    arrays = [a.value for a in call.args[2:] if isinstance(a, Const) and isinstance(a.value, np.ndarray)]
-    if len(arrays) < len(call.args) - 2:
+    found = _constants(call, 2)
+    if found is None:
         return None
-    q, scale, *zeros = arrays
-    low = min(int(q.min()), 0 if q.dtype == np.uint8 else -_NIBBLE // 2)
-    bits = 4 if int(q.max()) - low < _NIBBLE else 8
-    low = low if bits == 4 or q.dtype == np.uint8 else -128
-    zero, each = _uniform(zeros)
-    others = [scale, *([] if each is None else [_bytes_or_floats(each, low)])]
-    packed = [pack_reference(PackAttrs(panel), a) for a in others]
-    made = [packed_groups(q.astype(np.int16) - low, panel, bits), *map(np.ascontiguousarray, packed)]
-    how = PackedQuantizedAttrs(panel, q.shape[1], attrs.block, bits, 0 if each is not None else zero - low)
+    block, (q, scale, *zeros) = found
+    low = _half_bytes_from(q)
+    bits, multiplies = (8, target.multiplies_unsigned) if low is None else (4, target.multiplies_half_bytes)
+    if not multiplies:
+        return None
+    if low is None:
+        low = 0 if q.dtype == np.uint8 else -128
+    panel = target.lanes(F32.itemsize)
+    zero, each = _moved(*_uniform(zeros), -low)
+    others = (pack_reference(PackAttrs(panel), a) for a in (scale, each) if a is not None)
+    made = [packed_groups(q.astype(np.int16) - low, panel, bits), *map(np.ascontiguousarray, others)]
+    how = PackedWeightsAttrs(panel, q.shape[1], block, bits, zero)
     return [make.const(a, span=call.span) for a in made], how
-
-
-def _bytes_or_floats(zeros: Array, low: int) -> Array:
-    """Return zero points less a number: bytes where those hold them, else floats, which do."""
-    if zeros.dtype.kind in "iu":
-        moved = zeros.astype(np.int16) - low
-        if moved.min() >= 0 and moved.max() <= 255:
-            return moved.astype(np.uint8)
-    return zeros.astype(np.float32) - np.float32(low)
 
 
 def _uniform(zeros: Sequence[Array]) -> tuple[int, Array | None]:

@@ -74,19 +74,20 @@ def run(module: Module, context: PassContext) -> Module:
         if value.callee.op.name != "matmul":
             return None
         x, w = value.args
-        rounded = _rounded(scene, x)
-        if rounded is None and _has_many_rows(value):
+        rounded, is_for_floats = _rounded(scene, x), _has_many_rows(value)
+        if rounded is None and is_for_floats:
             return None
         weights = _weights(scene, w)
         if weights is None:
             return None
+        stays_rounded = rounded is not None and _is_whole(weights, rounded[1])
+        if is_for_floats and not stays_rounded:
+            return None
         if w not in made:
             made[w] = [make.const(np.ascontiguousarray(a), span=value.span) for a in weights.arrays()]
-        attrs = BlocksAttrs(weights.block)
-        if rounded is not None and _is_whole(weights, rounded[1]):
-            args = (*rounded[0], *made[w])
-            return block.make(scene.op("matmul_quantized_blocks"), args, attrs)
-        return None if _has_many_rows(value) else block.make(scene.op("matmul_blocks"), (x, *made[w]), attrs)
+        left = rounded[0] if rounded is not None and stays_rounded else (x,)
+        name = "matmul_quantized_blocks" if stays_rounded else "matmul_blocks"
+        return block.make(scene.op(name), (*left, *made[w]), BlocksAttrs(weights.block))
 
     return rewrite_module(module, step)
 

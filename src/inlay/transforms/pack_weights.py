@@ -38,7 +38,7 @@ import numpy as np
 from inlay.analysis.choices import Asked, Choice
 from inlay.analysis.register_tiles import panel_width
 from inlay.arith.deferred import AnyArray, DeferredArray
-from inlay.arith.dtype import BF16, F32
+from inlay.arith.dtype import BF16
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.module import Module
@@ -96,7 +96,7 @@ def run(module: Module, context: PassContext) -> Module:
         if is_call(value, "add"):
             return _joined(block, value)
         if is_call(value, "gather") and isinstance(value.args[0], Const):
-            target = options.targets("" if value.place is None else value.place.device)
+            target = _target_of(value, options)
             return None if target is None else narrow_table(block, value, target, operators, options.stored)
         product = _product(block, value)
         if product is None:
@@ -167,6 +167,11 @@ def _told(
     )
 
 
+def _target_of(value: Call, options: PackOptions) -> Target | None:
+    """Return what the device of an operation is; None where its code reads no panels."""
+    return options.targets("" if value.place is None else value.place.device)
+
+
 def _joined(block: BlockWriter, call: Call) -> Expr | None:
     """Return a sum with a constant, added to a sum with another one, as one; None for anything else.
 
@@ -194,7 +199,7 @@ def _is_in_blocks(value: Expr) -> TypeGuard[Call]:
 def _packed_blocks(
     block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable
 ) -> Expr | None:
-    target = options.targets("" if call.place is None else call.place.device)
+    target = _target_of(call, options)
     if target is None:
         return None
     assert isinstance(call.type, TensorType), "contractions have one result"
@@ -209,18 +214,15 @@ def _packed_quantized(
     block: BlockWriter, call: Call, options: PackOptions, operators: OperatorTable
 ) -> Expr | None:
     """Return a product of integers by packed weights; of floats where no instruction adds up bytes."""
-    target = options.targets("" if call.place is None else call.place.device)
+    target = _target_of(call, options)
     if target is None:
         return None
     assert isinstance(call.callee, OpRef)
     attrs = call.callee.attrs
     assert isinstance(attrs, BlocksAttrs), "both sides have blocks"
     x, scale = call.args[:2]
-    packed = packed_quantized(call, target.lanes(F32.itemsize))
+    packed = packed_quantized(call, target)
     if packed is None:
-        return None
-    is_half = packed[1].bits == 4
-    if not (target.multiplies_half_bytes if is_half else target.multiplies_unsigned):
         floats = DequantizeBlocksAttrs(attrs.block, -1)
         real = block.bind(block.make(operators.definition("dequantize_blocks").op, (x, scale), floats), "x")
         made = block.make(operators.definition("matmul_blocks").op, (real, *call.args[2:]), attrs)
@@ -244,7 +246,7 @@ def _computed_bf16(
     x, w = (widened_from(block, a, BF16) for a in value.args)
     if x is None or w is None:
         return None
-    target = options.targets("" if value.place is None else value.place.device)
+    target = _target_of(value, options)
     dot = None if target is None else options.pairs(target)
     if target is None or dot is None:
         return None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import inlay
 from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.runtime.session import executable_of
@@ -143,6 +144,11 @@ CASES = [
 ]
 
 
+def room(bits, block, zeros, k, n):
+    """Return more bytes than weights of few bits take, with what goes with them."""
+    return 1.4 * n * (k * bits / 8 + -(-k // block) * (8 if zeros == "float" else 5))
+
+
 @pytest.mark.llvm
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("bits", "block", "zeros"), CASES)
@@ -152,7 +158,7 @@ def test_products_of_few_bits(bits, block, zeros, k):
     for rows in ROWS:
         x, y, size, kernels = compiled([product], constants, rows, k, contrib=True)
         assert "matmul_blocks_packed" in kernels
-        assert size < 1.4 * 24 * (k * bits / 8 + -(-k // block) * (8 if zeros == "float" else 5))
+        assert size < room(bits, block, zeros, k, 24)
         agrees(x, y, real)
 
 
@@ -176,8 +182,19 @@ def test_products_of_few_bits_by_bytes(bits, block, zeros, k):
     for rows in (1, 40, None):
         x, y, size, kernels = compiled([product], constants, rows, k, contrib=True)
         assert "quantize_blocks" in kernels
-        assert size < 1.4 * 24 * (k * bits / 8 + -(-k // block) * (8 if zeros == "float" else 5)) or k % block
+        assert size < room(bits, block, zeros, k, 24) or k % block
         agrees(rounded(x, block), y, real)
+
+
+def test_rounded_operands_are_told():
+    product, constants, _ = n_bits(4, 32, "absent", 64, 8)
+    for level, count in ((0, 0), (4, 1)):
+        product.attribute.append(helper.make_attribute("accuracy_level", level))
+        m = model([product], [value("x", ("m", 64))], [value("y", None)], constants)
+        m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+        found = inlay.explain(m, view="numerics")
+        assert len(found.in_bytes) + len(found.rounded) == count  # in integers, where there are instructions
+        del product.attribute[-1]
 
 
 @pytest.mark.llvm
@@ -196,9 +213,8 @@ def test_halves_are_multiplied_by_bytes_too(zeros):
     y = executable_of(made.program, threads=1)(x)
     assert y.dtype == np.float16
     want = rounded(x.astype(np.float32), 32) @ real
-    assert (
-        np.abs(y - want).max() <= 4e-3 * np.abs(want).max()
-    )  # f16 has 11 bits; scales are rounded to it, too
+    # f16 has 11 bits, and scales are rounded to it, too.
+    assert np.abs(y - want).max() <= 4e-3 * np.abs(want).max()
 
 
 def test_rows_of_zeros_and_what_is_no_number_stay_what_they_are():

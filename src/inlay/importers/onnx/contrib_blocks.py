@@ -98,15 +98,20 @@ def _turned(node: Node, x: Array) -> Term:
 def _gather_blocks(node: Node) -> OnnxValue:
     """Inputs: data, indices, scales, zero points; bytes may have two numbers each, along the last axis."""
     data, indices, scales = (term(node, i) for i in range(3))
-    is_packed = data.dtype is U8 and not _is_stored_narrow(node) and node.int("bits", 4) == 4
+    first, bits, block = node.inputs[0], node.int("bits", 4), node.int("block_size", 128)
+    # Numbers that the model stores in 4 bits have an element each here.
+    is_bytes = data.dtype is U8 and not (first is not None and first.stored)
+    is_packed = is_bytes and bits == 4
     if unknown := sorted(
         set(node.attribute_names()) - {"bits", "block_size", "gather_axis", "quantize_axis"}
     ):
         raise node.unsupported(f"has the attribute '{unknown[0]}'")
-    if node.int("bits", 4) not in (4, 8):
-        raise node.unsupported(f"has data of {node.int('bits', 4)} bits, needed 4 or 8")
-    block, rank = node.int("block_size", 128), data.rank
+    if bits not in (4, 8):
+        raise node.unsupported(f"has data of {bits} bits, needed 4 or 8")
+    rank = data.rank
     gathered, quantized = (node.int(name, i) for i, name in enumerate(("gather_axis", "quantize_axis")))
+    if block < 1:
+        raise node.invalid(f"has blocks of {block}")
     if not (-rank <= gathered < rank and -rank <= quantized < rank) or (gathered - quantized) % rank == 0:
         raise node.invalid(f"has gather_axis={gathered} and quantize_axis={quantized} of {rank} axes")
     gathered, quantized = gathered % rank, quantized % rank
@@ -119,15 +124,10 @@ def _gather_blocks(node: Node) -> OnnxValue:
     if is_packed:
         rows = _halves(rows)
         zeros = [_halves(z).part(z.rank - 1, 0, scale.shape[-1]) for z in zeros]
-    if not zeros and data.dtype is U8 and not _is_stored_narrow(node):
-        zeros = [filled(node, 1 << (node.int("bits", 4) - 1), scale.shape, U8)]
+    if is_bytes and not zeros:
+        zeros = [filled(node, 1 << (bits - 1), scale.shape, U8)]
     axis = quantized + (indices.rank - 1 if quantized > gathered else 0)
     return rows.op("dequantize_blocks", scale, *zeros, block=block, axis=axis).value
-
-
-def _is_stored_narrow(node: Node) -> bool:
-    """Whether the first input has 4 bits in the model, so that each has an element of its own here."""
-    return node.inputs[0] is not None and bool(node.inputs[0].stored)
 
 
 def _halves(x: Term) -> Term:

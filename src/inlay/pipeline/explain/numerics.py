@@ -11,12 +11,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from inlay.analysis.blocks import values
+from inlay.analysis.blocks import definitions
 from inlay.analysis.winograd import ACCURACY
-from inlay.ir.expr import Call, Const, OpRef
+from inlay.ir.expr import Expr, Var
 from inlay.ir.module import Module
 from inlay.pipeline.running import Run
 from inlay.placement.explain.reasons import explanation_of
+from inlay.transforms._blocks import is_call
 from inlay.transforms._integers.record import InFloats, InIntegers, Numerics
 from inlay.transforms._packings import PackOptions
 from inlay.transforms._stored_weights import StoredWeights
@@ -139,21 +140,18 @@ def numerics_of(run: Run) -> NumericsExplanation:
 
 def _rounded(module: Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the products of operands in bytes that are computed in integers, and operands of others."""
-    calls = [
-        value
-        for f in module.functions.values()
-        if f.primitive is None
-        for value in values(f.body)
-        if isinstance(value, Call) and isinstance(value.callee, OpRef)
-    ]
-    products = [c for c in calls if _name(c).startswith("matmul_quantized_blocks")]
-    floats = [c for c in calls if _name(c) == "dequantize_blocks" and not isinstance(c.args[0], Const)]
+    products: list[Expr] = []
+    floats: list[Expr] = []
+    for f in module.functions.values():
+        bound = {} if f.primitive is not None else definitions(f.body)
+        for value in bound.values():
+            if is_call(value, "matmul_quantized_blocks") or is_call(value, "matmul_quantized_blocks_packed"):
+                products.append(value)
+            elif is_call(value, "dequantize_blocks") and isinstance(q := value.args[0], Var):
+                if q in bound and is_call(bound[q], "quantize_blocks"):
+                    floats.append(value)
     # A function may be there for several sizes.
     in_bytes, rounded = (
         tuple(dict.fromkeys(str(c.span or c) for c in found)) for found in (products, floats)
     )
     return in_bytes, rounded
-
-
-def _name(call: Call) -> str:
-    return call.callee.op.name if isinstance(call.callee, OpRef) else ""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import inlay
 from inlay.base.diagnostics import InlayError
 from tests.unit.importers.onnx.models import load, model, run, value
 
@@ -68,6 +69,12 @@ def test_rows_are_what_they_stand_for(kind, shape, quantized, axis, has_zeros):
         np.testing.assert_array_equal(run(load(m), {"i": ids})["y"], np.take(real, ids, axis))
 
 
+def test_rows_of_tables_are_no_rounded_operands():
+    m, _ = gathered("i4", (7, 48), 1, 0)
+    found = inlay.explain(m, view="numerics")
+    assert (found.in_bytes, found.rounded) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("kind", "more", "id_"),
     [
@@ -76,6 +83,7 @@ def test_rows_are_what_they_stand_for(kind, shape, quantized, axis, has_zeros):
         ("halves", {"gather_axis": 2}, "import.invalid-node"),
         ("halves", {"gather_axis": 1, "quantize_axis": 0}, "import.unsupported"),
         ("bytes", {"other": 1}, "import.unsupported"),
+        ("bytes", {"block_size": 0}, "import.invalid-node"),
     ],
 )
 def test_what_is_refused(kind, more, id_):
