@@ -37,8 +37,8 @@ test: setup-dev  ## Lint, types, layers, and the tests that are not marked slow
 tests-beside:
 	@$(MAKE) --no-print-directory $(TESTS)
 
-sample: setup-dev  # The test run of `make test`, alone
-	$(PYTEST) -m "not slow"
+sample: setup-dev  # The test run of `make test`, alone; or that of FILES
+	$(PYTEST) -m "not slow" $(FILES)
 
 whole: setup-dev  # The test run of `make test-all`, alone
 	$(PYTEST) --hypothesis-profile=whole

@@ -12,7 +12,7 @@ import pytest
 
 from inlay.runtime.drivers import zeromq_library
 
-PACKAGES = {"gcc": "gcc", "cc": "gcc", "objcopy": "binutils", "nm": "binutils"}
+PACKAGES = {"gcc": "gcc", "cc": "gcc", "objcopy": "binutils", "nm": "binutils", "qemu-aarch64": "qemu-user"}
 """Commands, and what has them on Debian."""
 
 

@@ -1,6 +1,6 @@
 """Ways that a program of integers is run: its meaning, machine code, and emitted C compiled with gcc.
 
-Machine code is for this machine. Emitted C is made of loops for other machines, too.
+Emitted C is made of loops for other machines, too; and machine code, where it runs here.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ import numpy as np
 import inlay
 from inlay.arith.expr import Sym
 from inlay.arith.expr import evaluate as evaluated
-from inlay.base.instrument import SILENT
 from inlay.interp.tensor import evaluate
+from inlay.ir.kernel import Access
 from inlay.ir.module import Module
 from inlay.ir.parser import parse_module
-from inlay.ir.types import TupleType
-from inlay.machine.target import Target, host
+from inlay.machine.target import Target, baseline, host
 from inlay.ops.table import table
 from inlay.pipeline import build_kernels
-from inlay.pipeline.building import explaining_options
-from inlay.pipeline.options import CompileOptions
-from inlay.pipeline.planning import setting_of
-from inlay.pipeline.running import run_passes
 from inlay.runtime.session import Executable
+from tests.differential.on_arm import ARM, I8MM, in_machine_code, kernels_for, runs_here
 from tests.unit.codegen.c_support import Library
+from tests.unit.codegen.support import with_features
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +50,33 @@ class Routes:
         module: as it was written.
         executable: its machine code.
         kernels: the program of kernels, whose bodies are in C.
+        coded: the same in machine code for the processor they are scheduled for; None where that runs nowhere.
     """
 
     module: Module
     executable: Executable
     kernels: Module
+    coded: Module | None
 
-    def run(self, inputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the result by route."""
-        return {
+    def run(self, inputs: Sequence[np.ndarray], *, coded: bool) -> dict[str, np.ndarray]:
+        """Return the result by route, without that of `coded` if it is not asked for: an emulator starts each time."""
+        found = {
             "evaluator": np.asarray(evaluate(self.module, inputs)),
             "LLVM": np.asarray(self.executable(*inputs)),
             "C": np.asarray(evaluate(self.kernels, inputs)),
         }
+        if coded and self.coded is not None:
+            found["machine code"] = np.asarray(evaluate(self.coded, inputs))
+        return found
 
 
-_X86 = ("avx2", "fma")
 TARGETS = (
     host(),
-    Target("x86_64", features=_X86),
-    Target("x86_64", features=(*_X86, "avxvnni")),
-    Target("x86_64", features=(*_X86, "avx512vl", "avx512vnni"), vector_bytes=64, vector_registers=32),
-    Target("aarch64", features=("dotprod",), vector_bytes=16, vector_registers=32),
-    Target("aarch64", features=("dotprod", "i8mm"), vector_bytes=16, vector_registers=32),
+    baseline("x86_64", "v3"),
+    with_features(baseline("x86_64", "v3"), "avxvnni"),
+    with_features(baseline("x86_64", "v4"), "avx512vnni"),
+    ARM,
+    I8MM,
     Target("", dot=("i16",), vector_bytes=4, l2_bytes=0),
     Target("", dot=(), vector_bytes=4, vector_registers=8, l2_bytes=0),
 )
@@ -89,20 +90,17 @@ def routes(texts: Sequence[str], targets: Sequence[Target], folder: Path) -> lis
     functions, made = [], []
     for text, target in zip(texts, targets, strict=True):
         module = parse_module(text, table(), name="drawn")
-        options = CompileOptions(cache="none")
-        setting = setting_of(options, SILENT, 1, lambda _board, _name, target=target: target)
-        options = explaining_options(setting)
-        built = run_passes(module, setting, options, until=build_kernels.PASS).module
+        built = kernels_for(module, target)
         kernels = {}
         for name, kernel in built.kernels.items():
             body = kernel.body
             assert isinstance(body, build_kernels.LoopBody)
-            result = kernel.type.result
-            results = result.fields if isinstance(result, TupleType) else (result,)
-            shapes = tuple(tuple(evaluated(d, {}) for d in t.shape) for t in results)
+            writes = [p for p in kernel.ports if p.access is not Access.READ]
+            shapes = tuple(tuple(evaluated(d, {}) for d in p.type.shape) for p in writes)
             kernels[name] = dataclasses.replace(kernel, body=InC(library, len(functions), shapes))
             functions.append(body.lower())
         executable = inlay.compile(module, threads=1, cache="none")
-        made.append(Routes(module, executable, dataclasses.replace(built, kernels=kernels)))
+        coded = in_machine_code(built, target) if runs_here(target) else None
+        made.append(Routes(module, executable, dataclasses.replace(built, kernels=kernels), coded))
     library.append(Library(functions, folder))
     return made

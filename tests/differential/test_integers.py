@@ -22,6 +22,8 @@ from tests.system import needs
 
 TOGETHER = 25
 """Programs whose C is one file."""
+CODED = 3
+"""Runs of a program in machine code for other processors."""
 SLOW = 6
 """How many times longer programs of large convolutions take."""
 
@@ -34,9 +36,9 @@ def target_of(seed: int) -> Target:
 def check(p: Program, r: Routes, seed: int, runs: int) -> None:
     """Run a program on drawn inputs."""
     rng = np.random.default_rng(seed)
-    for _ in range(runs):
+    for i in range(runs):
         inputs = p.inputs(rng)
-        expected, *others = (found := r.run(inputs)).items()
+        expected, *others = (found := r.run(inputs, coded=i < CODED)).items()
         for name, got in others:
             assert got.dtype == expected[1].dtype, f"{name} gives {got.dtype}\n{p.text()}"
             if not np.array_equal(got, expected[1], equal_nan=got.dtype.kind == "f"):
@@ -49,7 +51,7 @@ def _shown(
     want, got = found["evaluator"], found[name]
     at = tuple(np.argwhere(~((want == got) | ((want != want) & (got != got))))[0].tolist())
     values = "\n".join(f"# {n} = {x.ravel()[:24].tolist()}" for n, x in zip(p.params, inputs, strict=True))
-    if name == "C":
+    if name in ("C", "machine code"):
         name += f" for {target_of(seed)}"
     return f"seed {seed}: {name} gives {got[at]} at {at}, the evaluator {want[at]}\n{p.text()}{values}"
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 
-from inlay.arith.expr import evaluate
+from inlay.arith.expr import Sym, evaluate
+from inlay.codegen import llvm_generator
 from inlay.codegen.image import link
+from inlay.codegen.llvm_compile import compile_text
 from inlay.codegen.llvm_generator import compile_function
 from inlay.codegen.phases import phases_of
+from inlay.codegen.unit import Unit
 from inlay.interp.loop import run
 from inlay.loop.func import LoopFunction
 from inlay.loop.parser import parse_function
 from inlay.loop.verify import verify
 from inlay.machine.target import Target, host
+from tests.emulated_image import EmulatedImage
 from tests.mapped_image import MappedImage
 
 
@@ -33,22 +39,51 @@ def run_native(
     parts: int = 1,
     target: Target | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Run compiled code; outputs and workspaces start as bytes that stand out."""
-    unit = compile_function(f, target or host())
-    mapped = MappedImage(link([("f", unit.data)]))
+    """Compile for a target, this machine by default, and run."""
     env = {d: (dims or {})[d.name] for d in f.dims}
+    return run_unit(f, unit_for(f, target or host()), inputs, env, parts)
+
+
+def with_features(base: Target, *more: str) -> Target:
+    """Return a target that has more features."""
+    return replace(base, features=tuple(sorted({*base.features, *more})))
+
+
+def unit_for(f: LoopFunction, target: Target) -> Unit:
+    """Compile, in this process for other machines too, where a fault of LLVM would end the tests."""
+    with patch.object(llvm_generator, "make_object", compile_text):
+        return compile_function(f, target)
+
+
+def run_unit(
+    f: LoopFunction,
+    unit: Unit,
+    inputs: Sequence[np.ndarray],
+    env: Mapping[Sym, int],
+    parts: int = 1,
+    updates: Sequence[int | None] = (),
+) -> tuple[np.ndarray, ...]:
+    """Run compiled code, emulated where it is for Arm.
+
+    Outputs and workspaces start as bytes that stand out, or as the input that `updates` says an output changes.
+    """
+    image = link([("f", unit.data)])
+    mapped = MappedImage(image) if image.arch == host().arch else EmulatedImage(image)
     outputs = []
     for b in f.params[f.n_reads :]:
         shape = tuple(evaluate(e, env) for e in b.shape)
         raw = np.full(int(np.prod(shape)) * b.dtype.itemsize, 0xAB, np.uint8)
         outputs.append(raw.view(b.dtype.numpy).reshape(shape))
+    for output, changed in zip(outputs, updates, strict=False):
+        if changed is not None:
+            output[...] = inputs[changed].reshape(output.shape)
     size = evaluate(unit.workspace.bytes, env) if unit.workspace else 0
     buffers = [np.ascontiguousarray(x) for x in inputs] + outputs
     if size:
         buffers.append(np.full(size * parts, 0xCD, np.uint8))
     for (symbol, parallel), _ in zip(unit.phases, phases_of(f), strict=True):
         for part in range(parts if parallel else 1):
-            args = (buffers, list(env.values()), part, parts if parallel else 1)
+            args = (buffers, [env[d] for d in f.dims], part, parts if parallel else 1)
             assert mapped.call(f"f.{symbol}", *args) == 0
     return tuple(outputs)
 

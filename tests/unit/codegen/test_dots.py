@@ -20,7 +20,7 @@ from inlay.machine.dot_products import INSTRUCTIONS, KINDS
 from inlay.machine.target import Target, baseline, host
 from tests.system import needs
 from tests.unit.codegen.c_support import Library
-from tests.unit.codegen.support import parsed, run_native
+from tests.unit.codegen.support import parsed, run_native, with_features
 
 RNG = np.random.default_rng(13)
 
@@ -203,8 +203,7 @@ def test_pairs_of_products_that_stay_small_are_added_before_they_are_widened() -
 
 @pytest.mark.parametrize(("feature", "word"), [("dotprod", "sdot"), ("i8mm", "usdot")])
 def test_numbers_of_4_bits_are_bytes_with_a_sign_too(feature: str, word: str) -> None:
-    base = baseline("aarch64")
-    target = replace(base, features=tuple(sorted({*base.features, feature})))
+    target = with_features(baseline("aarch64"), feature)
     code = assembly(emit_module(parsed(halves(4, 4)), target).text, target, optimize=False)
     assert len(re.findall(rf"\b{word}\b", code)) == 3 * 8
 
@@ -267,7 +266,7 @@ WORDS = {
 
 @pytest.mark.parametrize("row", INSTRUCTIONS, ids=lambda r: f"{r.intrinsic}-{'-'.join(sorted(r.features))}")
 def test_each_instruction_is_emitted(row) -> None:
-    target = with_features(row)
+    target = target_with(row)
     kind = row.kind
     text = program(kind.first.name, kind.second.name, kind.width, row.lanes, saturates=kind.saturates)
     f = parsed(BF16_PROGRAM.format(lanes=row.lanes) if kind.sums is F32 else text)
@@ -278,14 +277,9 @@ def test_each_instruction_is_emitted(row) -> None:
     assert re.search(rf"\bv?{word}\b", assembly(module, target, optimize=False))
 
 
-def with_features(row) -> Target:
-    if row.arch == "aarch64":
-        base = baseline("aarch64")
-        return replace(base, features=tuple(sorted({*base.features, *row.features})))
-    base = baseline(
-        "x86_64", "v4" if "avx512" in " ".join(row.features) else "v2" if not row.features else "v3"
-    )
-    return replace(base, features=tuple(sorted({*base.features, *row.features})))
+def target_with(row) -> Target:
+    level = "v4" if "avx512" in " ".join(row.features) else "v3" if row.features else "v2"
+    return with_features(baseline(row.arch, level), *row.features)
 
 
 def test_no_instruction_without_its_feature() -> None:

@@ -90,7 +90,7 @@ def test_garbage_is_refused() -> None:
 
 
 def test_objects_for_arm_link() -> None:
-    """Executed nowhere here: the relocations of a real object are all known and fit."""
+    """The relocations of a real object are all known and fit."""
     from inlay.codegen.llvm_compile import compile_in_child
 
     data = compile_in_child(ADDER.format(last="8.0"), baseline("aarch64"), optimize=False)
