@@ -12,6 +12,7 @@ from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel, Program, Requirement
 from inlay.bytecode.spec import Dim, Symbol, TensorSpec
+from inlay.machine.target import host
 from tests.system import need
 
 
@@ -64,10 +65,9 @@ def native_image(source: str, tmp_path: Path, names: list[str]) -> tuple[bytes, 
         "-fPIC",
         "-fno-stack-protector",
         "-fno-asynchronous-unwind-tables",
-        "-mno-sse",
         "-fno-jump-tables",
         "-mcmodel=small",
-        "-fcf-protection=none",
+        *(("-mno-sse", "-fcf-protection=none") if host().arch == "x86_64" else ()),
     ]
     subprocess.run(["gcc", *flags, "-c", c, "-o", o], check=True)
     subprocess.run(["objcopy", "-O", "binary", "-j", ".text", o, image], check=True)

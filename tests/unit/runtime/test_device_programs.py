@@ -27,6 +27,7 @@ from inlay.bytecode.program import (
 )
 from inlay.bytecode.spec import Symbol
 from inlay.codegen.opencl import OPENCL, make_image
+from inlay.machine.target import host
 from inlay.runtime import _runtime
 from inlay.runtime.session import executable_of
 from tests.drivers.kernels import TEXTS
@@ -76,7 +77,7 @@ class Writer:
         device = DeviceRecord("dev0", driver, options, (1, 2), b"" if is_native else text)
         self.b = ProgramBuilder(
             image=image,
-            target=ImageTarget("x86_64-unknown-linux-gnu", ("sse3",)),
+            target=ImageTarget(host().triple, ()),
             memories=("host", "far", "second"),
             devices=(device,),
         )

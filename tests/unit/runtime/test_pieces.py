@@ -11,6 +11,7 @@ from inlay.base.diagnostics import RunError
 from inlay.bytecode.builder import ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, Entry, ImageBody, ImageTarget, Kernel, Phase
+from inlay.machine.target import host
 from inlay.runtime.session import executable_of
 from tests.unit.runtime.programs import native_image, spec
 
@@ -37,7 +38,7 @@ X = np.arange(6)
 def program(tmp_path, pieces: int):
     """x: i64[6] -> y: i64[7], where y[1 + i] says when i was its turn, or x[i] where that is large."""
     image, (begin, each) = native_image(CODE, tmp_path, ["begin", "each"])
-    b = ProgramBuilder(image=image, target=ImageTarget("x86_64-unknown-linux-gnu", ("sse3",)))
+    b = ProgramBuilder(image=image, target=ImageTarget(host().triple, ()))
     phases = (Phase(begin), Phase(each, parallel=True, pieces=pieces))
     ports = (AccessCode.READ, AccessCode.WRITE)
     kernel = b.kernel(Kernel("turns", ports, 0, ImageBody(phases), assertions=("first", "second", "third")))

@@ -27,6 +27,7 @@ from inlay.bytecode.program import (
     SymbolBody,
 )
 from inlay.bytecode.spec import Symbol
+from inlay.machine.target import host
 from inlay.runtime import host_cpu
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of, load_executable
@@ -240,7 +241,7 @@ int64_t second(void *const *b, const int64_t *n, int64_t part, int64_t parts) {
 def reversing(tmp_path, cost="1000000"):
     """x: i64[n] -> (x + 1) reversed, in two phases over a workspace."""
     image, (first, second) = native_image(ADD_ONE, tmp_path, ["first", "second"])
-    b = ProgramBuilder(image=image, target=ImageTarget("x86_64-unknown-linux-gnu", ("sse3",)))
+    b = ProgramBuilder(image=image, target=ImageTarget(host().triple, ()))
     n = ["n"]
     kernel = b.kernel(
         Kernel(

@@ -72,7 +72,7 @@ def test_weights_of_a_convolution() -> None:
     w = np.random.default_rng(3).standard_normal((32, 24, 3, 3)).astype(BF16.numpy).astype(np.float32)
     x = np.random.default_rng(4).standard_normal((1, 24, 9, 9)).astype(np.float32)
     model = product(w, kind="Conv")
-    assert largest(model) == w.size * 2
+    assert largest(model) < w.size * 4  # panels are padded
     reference = inlay.compile(product(w * np.float32(1 + 2**-20), kind="Conv"), cache="none").run({"x": x})[
         "y"
     ]
