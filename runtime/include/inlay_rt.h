@@ -175,6 +175,8 @@ typedef struct inlay_host {
     /* Optional: asked now and then by the thread that runs the call; a value other than 0 ends
      * the run, INLAY_DEADLINE as late, any other as cancelled. */
     int (*poll)(void *user);
+    /* Optional: in how many ns a thread that waits is to ask `poll` again; asked by that thread. */
+    int64_t (*poll_in)(void *user);
     /* Optional: without them a call in parallel mode runs its commands itself when it waits. */
     const inlay_threads_t *threads;
     /* Optional: a clock in ns; and, to watch calls with it, what happened, by any thread. */

@@ -44,6 +44,8 @@ static int64_t now(const inlay_batcher_t *batcher)
 /* Calls wait for others to come for this part of what a call takes; not for less than a sleep takes anyway. */
 #define GAP_PART 4
 #define SHORTEST_GAP_NS 100000
+/* Threads of calls look together as often as one alone; each at least once in so many of its times. */
+#define MOST_PATIENCE 32
 
 /* ------------------------------------------------------------------------ who has nothing to do */
 
@@ -67,12 +69,17 @@ static int64_t end_of_gap(const inlay_batcher_t *batcher)
     return gap < SHORTEST_GAP_NS ? 0 : batcher->changed + gap;
 }
 
+/* With the lock of the batcher: from when on a batch can be taken of what has gathered, if nothing changes. */
+static int64_t due(const inlay_batcher_t *batcher)
+{
+    if (batcher->n_still >= batcher->n_calls) return end_of_gap(batcher);
+    return batcher->since ? batcher->since + INLAY_BATCH_WAIT_NS : INT64_MAX;
+}
+
 /* With the lock of the batcher: whether a batch can be taken. */
 static int is_due(const inlay_batcher_t *batcher)
 {
-    if (!batcher->n_gathered) return 0;
-    if (batcher->n_still >= batcher->n_calls) return now(batcher) >= end_of_gap(batcher);
-    return batcher->since && now(batcher) - batcher->since > INLAY_BATCH_WAIT_NS;
+    return batcher->n_gathered && now(batcher) >= due(batcher);
 }
 
 /* With the lock of the batcher: whether there is something to carry; and whether another carrier could. */
@@ -146,10 +153,10 @@ int inlay_batcher_lacks(const inlay_activation_t *m)
     return is_lacking;
 }
 
-/* With the lock of the batcher: whether a batch waits for nothing but more calls. */
-static int waits_for_calls(const inlay_batcher_t *batcher)
+/* With the lock of the batcher: whether somebody is to look when a batch is due. */
+static int waits_for_time(const inlay_batcher_t *batcher)
 {
-    return batcher->n_gathered && !batcher->is_timed && batcher->n_still >= batcher->n_calls;
+    return batcher->n_gathered && !batcher->is_timed && due(batcher) != INT64_MAX;
 }
 
 int64_t inlay_batcher_patience(inlay_activation_t *m)
@@ -158,11 +165,12 @@ int64_t inlay_batcher_patience(inlay_activation_t *m)
     int64_t ns = INLAY_WAIT_NS;
     if (!inlay_batcher_is_common(m)) return ns;
     lock(batcher);
-    if (batcher->n_calls >= 16) ns *= batcher->n_calls / 8;
-    if (waits_for_calls(batcher)) {
-        const int64_t left = end_of_gap(batcher) - now(batcher);
+    ns *= batcher->n_calls < MOST_PATIENCE ? batcher->n_calls : MOST_PATIENCE;
+    if (m->host->poll_in) ns = smaller(ns, m->host->poll_in(m->host->user));
+    if (waits_for_time(batcher)) {
+        const int64_t left = due(batcher) - now(batcher);
         m->shared->is_timer = batcher->is_timed = 1;
-        ns = left < 0 ? 0 : left;
+        ns = left < 0 ? 0 : smaller(ns, left);
     }
     unlock(batcher);
     return ns;
@@ -217,7 +225,7 @@ void inlay_batcher_rest(inlay_batcher_t *batcher)
 {
     inlay_activation_t *m;
     lock(batcher);
-    m = waits_for_calls(batcher) ? any(batcher) : NULL;
+    m = waits_for_time(batcher) && batcher->n_still >= batcher->n_calls ? any(batcher) : NULL;
     unlock(batcher);
     if (!m) return;
     inlay_lock(m);

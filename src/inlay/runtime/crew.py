@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from inlay.runtime import _runtime
+
 _IDLE_SECONDS = 5.0
 _LAST_SECONDS = 0.5
 """What requests have to stop when the process ends."""
@@ -47,6 +49,7 @@ class _Member(threading.Thread):
 
     def run(self) -> None:
         """Work until nothing comes for a while."""
+        _runtime.ignore_signals(True)
         while self.work is not None:
             following = self.work.perform()
             if following is not None:
@@ -197,7 +200,8 @@ class _Process:
         self.clock = Clock()
 
     def begin_anew(self) -> None:
-        """Forget the threads of the parent of a forked child."""
+        """Forget the threads of the parent of a forked child; whichever forked is its main thread."""
+        _runtime.ignore_signals(False)
         self.crew = Crew()
         self.clock = Clock()
 

@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-from inlay.base.diagnostics import RunError
+from inlay.base.diagnostics import DeadlineError, RunError
 from inlay.bytecode.builder import FunctionBuilder, ProgramBuilder
 from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import Entry
+from inlay.runtime import _runtime
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
 from tests.unit.runtime.programs import spec
@@ -153,6 +154,21 @@ def test_an_endless_loop_can_be_interrupted():
     finally:
         signal.signal(signal.SIGINT, before)
     assert exe.live_objects() == 0
+
+
+def test_a_thread_that_gets_no_signals_does_not_look_for_them():
+    exe, seen = program_of(forever), []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic_ns()))
+    _runtime.ignore_signals(True)
+    try:
+        threading.Timer(0.02, signal.raise_signal, [signal.SIGUSR1]).start()
+        deadline = time.monotonic_ns() + 200_000_000
+        with pytest.raises(DeadlineError):
+            _runtime.limited(bytearray(1), deadline, exe)
+    finally:
+        _runtime.ignore_signals(False)
+        signal.signal(signal.SIGUSR1, before)
+    assert seen[0] >= deadline
 
 
 def test_the_limit_is_the_users():

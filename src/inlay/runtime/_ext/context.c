@@ -16,6 +16,7 @@ typedef struct limits {
 
 static _Thread_local inlay_ext_call_t *current_call;
 static _Thread_local limits_t *current_limits;
+static _Thread_local int ignores_signals;
 
 void inlay_ext_enter(inlay_ext_call_t *call)
 {
@@ -54,20 +55,41 @@ PyObject *inlay_ext_inside(PyObject *module, PyObject *unused)
     return PyBool_FromLong(inlay_ext_is_inside());
 }
 
+PyObject *inlay_ext_ignore_signals(PyObject *module, PyObject *is_so)
+{
+    const int value = PyObject_IsTrue(is_so);
+    (void)module;
+    if (value < 0) return NULL;
+    ignores_signals = value;
+    Py_RETURN_NONE;
+}
+
 int inlay_ext_poll(void)
 {
     inlay_ext_call_t *call = current_call;
     inlay_status_t limit = inlay_ext_limit();
-    int64_t now = inlay_posix_now(NULL);
+    int64_t now;
     PyGILState_STATE gil;
     int is_interrupted;
-    if (limit != INLAY_OK) return (int)limit;
+    if (limit != INLAY_OK || ignores_signals) return (int)limit;
+    now = inlay_posix_now(NULL);
     if (call && now < call->next_look) return 0;
     if (call) call->next_look = now + LOOK_NS;
     gil = PyGILState_Ensure();
     is_interrupted = PyErr_CheckSignals() != 0;
     PyGILState_Release(gil);
     return is_interrupted ? INLAY_CANCELLED : 0;
+}
+
+int64_t inlay_ext_poll_in(void)
+{
+    const limits_t *l;
+    int64_t left = ignores_signals ? INT64_MAX : LOOK_NS;
+    for (l = current_limits; l; l = l->outer) {
+        const int64_t of_this = l->deadline ? l->deadline - inlay_posix_now(NULL) : left;
+        if (of_this < left) left = of_this;
+    }
+    return left < 0 ? 0 : left;
 }
 
 inlay_ext_call_t *inlay_ext_current(void) { return current_call; }

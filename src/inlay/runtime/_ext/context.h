@@ -18,8 +18,14 @@ typedef struct inlay_ext_call {
 void inlay_ext_enter(inlay_ext_call_t *call);
 void inlay_ext_leave(inlay_ext_call_t *call);
 
+/* Whether calls on this thread look for signals, for which they wait for the GIL: Python gives them to the main
+ * thread alone. */
+PyObject *inlay_ext_ignore_signals(PyObject *module, PyObject *is_so);
+
 /* Without the GIL: a status where the limits of this thread, or a signal, end the call; else 0. */
 int inlay_ext_poll(void);
+/* ns until this thread is to ask again: until its deadline, or for a look at signals. */
+int64_t inlay_ext_poll_in(void);
 /* Whether the limits of this thread allow a call. */
 inlay_status_t inlay_ext_limit(void);
 int inlay_ext_is_limited(void);

@@ -76,6 +76,12 @@ static int host_poll(void *user)
     return inlay_ext_poll();
 }
 
+static int64_t host_poll_in(void *user)
+{
+    (void)user;
+    return inlay_ext_poll_in();
+}
+
 static int64_t host_now(void *user)
 {
     (void)user;
@@ -246,6 +252,7 @@ void inlay_ext_host(inlay_ext_executable_t *self)
     self->host.kernel = host_kernel;
     self->host.symbol = host_symbol;
     self->host.poll = host_poll;
+    self->host.poll_in = host_poll_in;
     self->host.driver = host_driver;
     self->host.permit = inlay_posix_permit;
     self->drivers = inlay_ext_copy_drivers(self->driver);

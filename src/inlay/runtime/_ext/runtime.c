@@ -532,6 +532,7 @@ static PyMethodDef functions[] = {
     {"load", load, METH_VARARGS, "Load an executable; see inlay.runtime.native."},
     {"limited", inlay_ext_limited, METH_VARARGS, "limited(flag, deadline, function) -> function()."},
     {"is_inside", inlay_ext_inside, METH_NOARGS, "is_inside() -> whether a call waits for this thread"},
+    {"ignore_signals", inlay_ext_ignore_signals, METH_O, "ignore_signals(is_so): of calls on this thread"},
     {"kept_memory", kept_memory, METH_VARARGS, "kept_memory(limit=-1) -> bytes kept between calls"},
     {"workers", workers, METH_NOARGS, "workers() -> how many the process has"},
     {"drivers", inlay_ext_drivers, METH_NOARGS, "drivers() -> addresses; see inlay.runtime.device."},
