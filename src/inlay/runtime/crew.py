@@ -49,7 +49,7 @@ class _Member(threading.Thread):
 
     def run(self) -> None:
         """Work until nothing comes for a while."""
-        _runtime.ignore_signals(True)
+        _runtime.ignore_signals()
         while self.work is not None:
             following = self.work.perform()
             if following is not None:
@@ -201,7 +201,7 @@ class _Process:
 
     def begin_anew(self) -> None:
         """Forget the threads of the parent of a forked child; whichever forked is its main thread."""
-        _runtime.ignore_signals(False)
+        _runtime.heed_signals()
         self.crew = Crew()
         self.clock = Clock()
 

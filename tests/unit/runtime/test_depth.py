@@ -159,14 +159,14 @@ def test_an_endless_loop_can_be_interrupted():
 def test_a_thread_that_gets_no_signals_does_not_look_for_them():
     exe, seen = program_of(forever), []
     before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(time.monotonic_ns()))
-    _runtime.ignore_signals(True)
+    _runtime.ignore_signals()
     try:
         threading.Timer(0.02, signal.raise_signal, [signal.SIGUSR1]).start()
         deadline = time.monotonic_ns() + 200_000_000
         with pytest.raises(DeadlineError):
             _runtime.limited(bytearray(1), deadline, exe)
     finally:
-        _runtime.ignore_signals(False)
+        _runtime.heed_signals()
         signal.signal(signal.SIGUSR1, before)
     assert seen[0] >= deadline
 

@@ -55,12 +55,17 @@ PyObject *inlay_ext_inside(PyObject *module, PyObject *unused)
     return PyBool_FromLong(inlay_ext_is_inside());
 }
 
-PyObject *inlay_ext_ignore_signals(PyObject *module, PyObject *is_so)
+PyObject *inlay_ext_ignore_signals(PyObject *module, PyObject *unused)
 {
-    const int value = PyObject_IsTrue(is_so);
-    (void)module;
-    if (value < 0) return NULL;
-    ignores_signals = value;
+    (void)module, (void)unused;
+    ignores_signals = 1;
+    Py_RETURN_NONE;
+}
+
+PyObject *inlay_ext_heed_signals(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    ignores_signals = 0;
     Py_RETURN_NONE;
 }
 

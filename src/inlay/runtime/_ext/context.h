@@ -20,7 +20,8 @@ void inlay_ext_leave(inlay_ext_call_t *call);
 
 /* Whether calls on this thread look for signals, for which they wait for the GIL: Python gives them to the main
  * thread alone. */
-PyObject *inlay_ext_ignore_signals(PyObject *module, PyObject *is_so);
+PyObject *inlay_ext_ignore_signals(PyObject *module, PyObject *unused);
+PyObject *inlay_ext_heed_signals(PyObject *module, PyObject *unused);
 
 /* Without the GIL: a status where the limits of this thread, or a signal, end the call; else 0. */
 int inlay_ext_poll(void);
