@@ -119,7 +119,7 @@ def _greedy_load(n: int, random: np.random.Generator) -> Load:
     requests = [
         [
             {"token": np.array(random.integers(0, 1000)), "n": np.array(random.integers(10, 60))}
-            for _ in range(max(1, 2 * _ANSWERS // n))
+            for _ in range(max(1, 16 * _ANSWERS // n))
         ]
         for _ in range(n)
     ]

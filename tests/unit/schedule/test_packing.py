@@ -111,6 +111,23 @@ def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
     assert "in 0..4 parallel" not in print_function(s.function)
 
 
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("a", "b"), [((192, 3), (3, 64)), ((2, 192, 3), (2, 3, 92)), ((192, K), (K, 64))], ids=str
+)
+@pytest.mark.parametrize("last", [2304, 1 << 20])
+def test_panels_are_packed_in_groups_for_blocks_of_rows_that_no_cache_holds(
+    a: Dims, b: Dims, last: int
+) -> None:
+    """Sums of an unknown number of terms pass one panel after the other."""
+    f = two_factors(a, b, bias=True)
+    s = Schedule(f)
+    contraction(s, replace(SMALL, l3_bytes=last))
+    lowered = hold_law(f, s, *([(5,)] if K in a else [()]))
+    grouped = "in 0..2 {" in print_function(s.function).split("@register")[0]
+    assert grouped == (last == 2304 and K not in a), print_function(lowered)
+
+
 @pytest.mark.parametrize(("near", "blocks"), [(1 << 15, 4), (1 << 16, 0), (1 << 14, 0)])
 def test_rows_that_the_second_cache_does_not_hold_pass_all_panels_in_large_blocks(near: int, blocks: int):
     """Blocks of half of it: of 256 rows; all rows stay in the second one, and 128 would be too few."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from inlay.analysis.register_tiles import most_rows, panel_widths, ranked_heights
@@ -46,6 +46,9 @@ ENOUGH_HELD = 256
 """Rows of a block that passes all panels from the second cache, where all of them do not stay there: a last
 cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer rows ask for panels too often (
 128 of 2048 terms on a Xeon: 6 % slower); where `MOST_HELD` of them take little, nothing is gained."""
+MOST_BESIDE_PACKED = 128
+"""Rows of a block that passes a group of panels which were packed at run time (Zen 5, ms, all rows and blocks
+of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0, 71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245)."""
 OWN_SHARE = 8
 """Into how many parts other cores and other tensors divide the last cache."""
 FEW_TERMS = 8
@@ -162,12 +165,15 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     kind = dot_kind(b, target)
     registers = target.vector_registers if dtype.is_float else target.tile_registers(kind)
     rows = None if row is None else spatial[row].extent
-    is_product_of_rows = sums_one_axis(b) and mixes and packs is None and not free
+    is_product_of_rows = sums_one_axis(b) and mixes and not free
     # Of a batch that nobody knows the size of, threads share rows as of one sample.
     is_alone = not before or (few and [spatial[i].extent.value for i in before] == [None])
     tile = most_rows(max(panel // target.lanes(dtype.itemsize), 1), registers)
-    cut = is_product_of_rows and is_alone
-    at_once = _block_of_rows(s, block, rows, tile, target, few=few) if cut else None
+    at_once = None
+    if packs is not None and rows is not None and is_product_of_rows:
+        packs, at_once = _group_of_panels(b, packs, panel, rows, target)
+    elif is_product_of_rows and is_alone:
+        at_once = _block_of_rows(s, block, rows, tile, target, few=few)
     dots = _sums_many_dots(b, kind)
     line = at_once or (None if rows is None else rows.value)
     options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)
@@ -271,6 +277,29 @@ def _block_of_rows(
     default = max((d for d in sizes if held is None or d <= held), default=0)
     others = [d for d in sizes if 2 * d <= default]
     return s.asked.pick(f"{block}.block", default, (*others[-1:-3:-1], 0), of_threads=few) or None
+
+
+def _group_of_panels(
+    b: Block, packs: Packing, panel: int, rows: Int, target: Target
+) -> tuple[Packing, int | None]:
+    """Return how many panels are packed before they are used, and the rows of a block that passes them.
+
+    Rows that do not stay in the last cache, half of it taken, come from memory for each panel: then they come
+    for each group of panels instead, and the panels of a group from the last cache for each block of rows.
+    """
+    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value
+    count, last = rows.value, target.l3_bytes or target.l2_bytes
+    if None in terms or columns is None or count is None:
+        return packs, None
+    line = prod(n for n in terms if n is not None) * written(b).dtype.itemsize
+    panels = -(-columns // panel)
+    groups = [n for n in range(2, panels // MIN_PARALLEL_PANELS + 1) if panels % n == 0]
+    group = max((n for n in groups if n * panel * line <= last // OWN_SHARE), default=1)
+    blocks = [n for n in range(FEWEST_HELD, MOST_BESIDE_PACKED + 1) if count % n == 0]
+    if 2 * count * line < last or group == 1 or not blocks:
+        return packs, None
+    return replace(packs, group=group), blocks[-1]
 
 
 def _narrowed(panel: int, columns: int | None, one: int) -> int:
