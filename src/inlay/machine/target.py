@@ -224,6 +224,11 @@ class Target:
             return self.vector_registers - (1 if first is None else 2)
         return self.vector_registers - (not first.adds)
 
+    @property
+    def last_bytes(self) -> int:
+        """Bytes of the last cache: the third one, or the second where there is no third."""
+        return self.l3_bytes or self.l2_bytes
+
     def lanes(self, itemsize: int) -> int:
         """Return how many elements of so many bytes a vector register holds."""
         return max(1, self.vector_bytes // max(1, itemsize))

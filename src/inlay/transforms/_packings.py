@@ -420,7 +420,7 @@ def _winograd(product: Product, target: Target, forms: Forms, asked: Asked) -> P
         return None
     if not fits(w, max(abs(int(e)) for e in (np.iinfo(x.dtype.numpy).min, np.iinfo(x.dtype.numpy).max))):
         return None
-    last, sizes = target.l3_bytes or target.l2_bytes, (rows, columns, w.shape[2], oc)
+    last, sizes = target.last_bytes, (rows, columns, w.shape[2], oc)
     held = integer_scratch(*sizes, images=images)
     if held > last or not asked.switch(WINOGRAD, default=pays(*sizes, images=images, cache_bytes=last)):
         return None
@@ -450,7 +450,7 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     # A plane of a volume is an image, whose pixels have the channels of all planes that it reads.
     known, planes = [n for n in outer if n is not None], prod(w.shape[:-4])
     images = prod(known) if len(known) == len(outer) else None
-    last, terms = target.l3_bytes or target.l2_bytes, planes * w.shape[-2]
+    last, terms = target.last_bytes, planes * w.shape[-2]
     caches = {"l2_bytes": target.l2_bytes, "cache_bytes": last}
     sizes = (rows, columns, terms, oc)
 

@@ -197,10 +197,10 @@ def computed_weights(b: Block, plan: Plan, target: Target) -> str | None:
     tested: set[Sym] = set() if b.predicate is None else mentioned(b.predicate)
     if not tested.isdisjoint(y for _, x in pairs for y in symbols(x)):
         return None
-    terms = [i.extent.value for i, _ in pairs]
-    size = prod(n or 0 for n in terms) * plan.panel * written(b).dtype.itemsize
-    held = (target.l3_bytes or target.l2_bytes) // OWN_SHARE
-    return packed[0].buffer.name if None not in terms and size <= held else None
+    terms = _terms(b)
+    held = target.last_bytes // OWN_SHARE
+    fits = terms is not None and terms * plan.panel * written(b).dtype.itemsize <= held
+    return packed[0].buffer.name if fits else None
 
 
 def _is_packed(load: Load, column: Sym) -> bool:
@@ -227,15 +227,15 @@ def _rows_held(b: Block, count: int, target: Target) -> int:
     Rows that do not stay in the last cache come from memory for each panel, and panels that are read for
     each block of rows come from that cache. Rows that do not stay in the second one come from the last.
     """
-    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    terms = _terms(b)
     column = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].sym
     first = [
         x for x in loads_of(b.body) if x.buffer is not written(b) and column not in symbols_in(x.indices)
     ]
-    if None in terms or len(first) != 1:
+    if terms is None or len(first) != 1:
         return 0
-    row = prod(n for n in terms if n is not None) * first[0].buffer.dtype.itemsize
-    near, last = target.l2_bytes, target.l3_bytes or target.l2_bytes
+    row = terms * first[0].buffer.dtype.itemsize
+    near, last = target.l2_bytes, target.last_bytes
     if count * row > near and ENOUGH_HELD <= (held := near // 2 // max(row, 1)) <= MOST_HELD:
         return held
     return min(MOST_HELD, last // OWN_SHARE // max(row, 1)) if count * row > last // OWN_SHARE else 0
@@ -248,7 +248,7 @@ def _written_by_row(b: Block, count: int, target: Target) -> list[int]:
     row = columns * written(b).dtype.itemsize
     if terms > FEW_TERMS or 4 * terms * row > target.l2_bytes or count * row <= target.l2_bytes:
         return []
-    return [n for n in range(FEWEST_WRITTEN, MOST_WRITTEN + 1) if count % n == 0]
+    return _divisors(count, FEWEST_WRITTEN, MOST_WRITTEN)
 
 
 def _block_of_rows(
@@ -273,7 +273,7 @@ def _block_of_rows(
     if held == 0:
         return None
     least = 2 * tile if held is None else FEWEST_HELD
-    sizes = [d for d in range(least, count // MIN_PARALLEL_PANELS + 1) if count % d == 0]
+    sizes = _divisors(count, least, count // MIN_PARALLEL_PANELS)
     default = max((d for d in sizes if held is None or d <= held), default=0)
     others = [d for d in sizes if 2 * d <= default]
     return s.asked.pick(f"{block}.block", default, (*others[-1:-3:-1], 0), of_threads=few) or None
@@ -287,19 +287,29 @@ def _group_of_panels(
     Rows that do not stay in the last cache, half of it taken, come from memory for each panel: then they come
     for each group of panels instead, and the panels of a group from the last cache for each block of rows.
     """
-    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    terms, count, last = _terms(b), rows.value, target.last_bytes
     columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value
-    count, last = rows.value, target.l3_bytes or target.l2_bytes
-    if None in terms or columns is None or count is None:
+    if terms is None or columns is None or count is None:
         return packs, None
-    line = prod(n for n in terms if n is not None) * written(b).dtype.itemsize
-    panels = -(-columns // panel)
-    groups = [n for n in range(2, panels // MIN_PARALLEL_PANELS + 1) if panels % n == 0]
-    group = max((n for n in groups if n * panel * line <= last // OWN_SHARE), default=1)
-    blocks = [n for n in range(FEWEST_HELD, MOST_BESIDE_PACKED + 1) if count % n == 0]
-    if 2 * count * line < last or group == 1 or not blocks:
+    row, panels = terms * written(b).dtype.itemsize, -(-columns // panel)
+    groups = _divisors(panels, 2, panels // MIN_PARALLEL_PANELS)
+    group = max((n for n in groups if n * panel * row <= last // OWN_SHARE), default=1)
+    blocks = _divisors(count, FEWEST_HELD, MOST_BESIDE_PACKED)
+    if 2 * count * row < last or group == 1 or not blocks:
         return packs, None
     return replace(packs, group=group), blocks[-1]
+
+
+def _divisors(count: int, least: int, most: int) -> list[int]:
+    """Return what divides a count, from `least` to `most`."""
+    return [n for n in range(least, most + 1) if count % n == 0]
+
+
+def _terms(b: Block) -> int | None:
+    """Return how many terms each sum has; None where that is not known."""
+    extents = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    known = [n for n in extents if n is not None]
+    return prod(known) if len(known) == len(extents) else None
 
 
 def _narrowed(panel: int, columns: int | None, one: int) -> int:
@@ -311,9 +321,8 @@ def _narrowed(panel: int, columns: int | None, one: int) -> int:
 
 def _sums_many_dots(b: Block, kind: DotProduct | None) -> bool:
     """Whether a sum is of more dot products than are written out: short ones run beside the next tile's."""
-    terms = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
-    known = [n for n in terms if n is not None]
-    return kind is not None and (len(known) < len(terms) or prod(known) > MAX_UNROLLED_DOTS * kind.width)
+    terms = _terms(b)
+    return kind is not None and (terms is None or terms > MAX_UNROLLED_DOTS * kind.width)
 
 
 def _own_panel(s: Schedule, block: str, target: Target, columns: int | None, *, mixes: bool) -> int:
