@@ -95,6 +95,11 @@ def ranked_heights(
     return tuple(options)
 
 
+def row_cost(rows: int, vectors: int, registers: int) -> float:
+    """Return what one of so many rows takes in each step, in instructions."""
+    return _cover(rows, heights(rows, vectors, registers), vectors) / rows
+
+
 def _cover(rows: int, sizes: tuple[int, ...], vectors: int) -> int:
     full = rows // sizes[0] * step_cost(sizes[0], vectors)
     return full + (step_cost(sizes[1], vectors) if len(sizes) > 1 else 0)

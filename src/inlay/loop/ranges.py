@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import lcm
 
-from inlay.arith.bounds import bounds
+from inlay.arith.bounds import ANY, bounds
 from inlay.arith.expr import (
     Atom,
     FloorDiv,
@@ -72,7 +72,7 @@ class Bounds:
         for var in reversed(self._loops):
             lowered = self._without(e, var)
             if lowered is None:
-                return None
+                return bounds(e, dict.fromkeys(self._loops, ANY)).low
             e = lowered
         scaled, factor = _open_divisions(e)
         low = bounds(scaled, {}).low

@@ -66,7 +66,9 @@ class _Partition:
             return For(s.var, s.lo, s.extent, s.kind, branch, s.note)
         self._copies += 1
         var = fresh(f"{s.var.name}_t{self._copies}")
-        rest = Rewrite({s.var: from_atom(var)}).stmt(self._copy(s.body))
+        # Which iteration it is, where only one can be left: conditions on it become those of numbers.
+        is_last = threshold.value is not None and bounds.at_least(threshold + 1 - end, 0)
+        rest = Rewrite({s.var: threshold if is_last else from_atom(var)}).stmt(self._copy(s.body))
         return seq(
             For(s.var, s.lo, at - s.lo, s.kind, full, s.note), For(var, at, end - at, s.kind, rest, s.note)
         )

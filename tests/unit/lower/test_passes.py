@@ -102,6 +102,22 @@ def test_partition_branches_inside_parallel_loops() -> None:
     )
 
 
+def test_partition_knows_which_one_the_last_iteration_is() -> None:
+    """Of two loops that threads share as one, the inner is left with one iteration."""
+    hold(
+        """lowered func f(x: f32[3, 29]) -> (y: f32[3, 29]) {
+             for p in 0..6 parallel { for o in (p % 2)..(p % 2) + 1 { for i in 0..16 vector {
+               if [16*o + i] < [29] { y[p / 2, 16*o + i] = x[p / 2, 16*o + i] } } } } }""",
+        lambda f: with_body(f, partition_loops(f.body)),
+        """lowered func f(x: f32[3, 29]) -> (y: f32[3, 29]) {
+             for p in 0..6 parallel {
+               for o in (p % 2)..1 { for i in 0..16 vector {
+                 y[p / 2, 16*o + i] = x[p / 2, 16*o + i] } }
+               for o in 1..(p % 2) + 1 { for i in 0..16 vector {
+                 if [16 + i] < [29] { y[p / 2, 16 + i] = x[p / 2, 16 + i] } } } } }""",
+    )
+
+
 @pytest.mark.parametrize(("vector_bytes", "extent"), [(4, 5), (16, 8), (32, 8), (64, 16)])
 def test_vectors_behind_the_last_element_are_left_out(vector_bytes: int, extent: int) -> None:
     before = """lowered func f(x: f32[29]) -> (y: f32[29]) {

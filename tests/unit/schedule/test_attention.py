@@ -81,8 +81,9 @@ def test_the_last_block_has_fewer_rows() -> None:
 
 
 def test_blocks_come_first_where_heads_are_few() -> None:
+    """Threads share both together."""
     s, _ = taken(attend(2, 64, 6))
-    assert [x.extent for x in outermost(s)] == [4]
+    assert [x.extent for x in outermost(s)] == [4 * 2]
 
 
 def test_one_matrix_is_cut_as_well() -> None:

@@ -58,8 +58,8 @@ def test_packed_where_it_is_used(a: Dims, b: Dims, sizes: list[tuple[int, ...]],
     assert "cache_read" in [step.primitive for step in s.trace]
     lowered = hold_law(f, s, *sizes)
     assert "@workspace" in print_function(s.function)
-    # Threads share samples and groups of panels together where nobody knows how many samples there are.
-    assert ("%" in print_function(lowered)) == (a[0] is B), "panels are found without divisions"
+    # Threads share samples and groups of panels together where there are few samples, or nobody knows how many.
+    assert ("%" in print_function(lowered)) == (len(b) == 3), "panels are found without divisions"
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,22 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     assert ("parallel" in print_function(lowered)) == (rows != 97), "97 rows have no equal blocks"
 
 
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("rows", "columns", "shared"),
+    [(3136, 8, 16), (36, 44, 4 * 4), (36, 48, 6 * 6), (37, 44, 4)],
+    ids=["blocks", "blocks with panels", "panels with tiles", "a panel that is not full"],
+)
+def test_threads_share_many_blocks_or_panels_with_tiles(rows: int, columns: int, shared: int) -> None:
+    """Six panels are more than two for three threads, and less than one for each of eight."""
+    target = replace(SMALL, l1_bytes=1 << 20)
+    s = Schedule(two_factors((rows, 60), (60, columns)))
+    contraction(s, target)
+    assert f"in 0..{shared} parallel" in print_function(s.function)
+
+
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("rows", "columns", "shared"), [(96, 8, "4*n"), (97, 8, "n"), (9, 40, "5")])
+@pytest.mark.parametrize(("rows", "columns", "shared"), [(96, 8, "8*n"), (97, 8, "n"), (9, 40, "5")])
 def test_threads_share_samples_with_their_rows_or_panels(rows: int, columns: int, shared: str) -> None:
     """Where nobody knows how many samples there are: it may be one. 97 rows have no equal blocks."""
     k = te.reduce_axis("k", 40)
@@ -105,15 +119,15 @@ def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
     s = Schedule(f)
     contraction(s, small)
     lowered = hold_law(f, s)
-    assert "in 0..4 parallel" in print_function(lowered), "blocks of 64 rows"
+    assert "in 0..32 parallel" in print_function(lowered), "four blocks of 64 rows, eight panels"
     s = Schedule(f)
     contraction(s, replace(small, l3_bytes=1 << 20))
-    assert "in 0..4 parallel" not in print_function(s.function)
+    assert "in 0..32 parallel" not in print_function(s.function)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    ("a", "b"), [((192, 3), (3, 64)), ((2, 192, 3), (2, 3, 92)), ((192, K), (K, 64))], ids=str
+    ("a", "b"), [((192, 3), (3, 128)), ((2, 192, 3), (2, 3, 188)), ((192, K), (K, 128))], ids=str
 )
 @pytest.mark.parametrize("last", [2304, 1 << 20])
 def test_panels_are_packed_in_groups_for_blocks_of_rows_that_no_cache_holds(
@@ -133,7 +147,7 @@ def test_rows_that_the_second_cache_does_not_hold_pass_all_panels_in_large_block
     """Blocks of half of it: of 256 rows; all rows stay in the second one, and 128 would be too few."""
     s = Schedule(two_factors((1024, 16), (16, 64)))
     contraction(s, replace(SMALL, l1_bytes=1 << 20, l2_bytes=near, l3_bytes=1 << 24))
-    assert ("in 0..4 parallel" in print_function(s.function)) == (blocks == 4)
+    assert (f"in 0..{blocks * 8} parallel" in print_function(s.function)) == (blocks == 4)
 
 
 @pytest.mark.sample(1)

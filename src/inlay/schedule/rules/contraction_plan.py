@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from inlay.analysis.register_tiles import most_rows, panel_widths, ranked_heights
+from inlay.analysis.register_tiles import most_rows, panel_widths, ranked_heights, row_cost
 from inlay.arith.dtype import DType
 from inlay.arith.expr import FloorDiv, Int, Mod, Sym, from_atom, symbols, to_int
 from inlay.loop.buffer import Scope
@@ -29,6 +29,7 @@ from inlay.schedule.rules.groups import (
     widens_by_line,
     written,
 )
+from inlay.schedule.rules.nests import SHARED
 from inlay.schedule.rules.packing import Packing, packing
 from inlay.schedule.state import Schedule
 
@@ -49,6 +50,10 @@ cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer ro
 MOST_BESIDE_PACKED = 128
 """Rows of a block that passes a group of panels which were packed at run time (Zen 5, ms, all rows and blocks
 of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0, 71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245)."""
+FEWEST_GROUPS = 8
+"""Groups of panels, at least: threads share them."""
+EVEN = 1.01
+"""Cost of a row of a block in that of one in the best block, up to which there may be more blocks."""
 OWN_SHARE = 8
 """Into how many parts other cores and other tensors divide the last cache."""
 FEW_TERMS = 8
@@ -168,12 +173,12 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     is_product_of_rows = sums_one_axis(b) and mixes and not free
     # Of a batch that nobody knows the size of, threads share rows as of one sample.
     is_alone = not before or (few and [spatial[i].extent.value for i in before] == [None])
-    tile = most_rows(max(panel // target.lanes(dtype.itemsize), 1), registers)
+    shape = max(panel // target.lanes(dtype.itemsize), 1), registers
     at_once = None
     if packs is not None and rows is not None and is_product_of_rows:
         packs, at_once = _group_of_panels(b, packs, panel, rows, target)
     elif is_product_of_rows and is_alone:
-        at_once = _block_of_rows(s, block, rows, tile, target, few=few)
+        at_once = _block_of_rows(s, block, rows, shape, target, few=few)
     dots = _sums_many_dots(b, kind)
     line = at_once or (None if rows is None else rows.value)
     options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)
@@ -252,7 +257,7 @@ def _written_by_row(b: Block, count: int, target: Target) -> list[int]:
 
 
 def _block_of_rows(
-    s: Schedule, block: str, rows: Int | None, tile: int, target: Target, *, few: bool
+    s: Schedule, block: str, rows: Int | None, shape: tuple[int, int], target: Target, *, few: bool
 ) -> int | None:
     """Return into how many rows at a time rows are cut; None where they are not.
 
@@ -260,11 +265,11 @@ def _block_of_rows(
         s: the schedule, which leaves it open.
         block: the product.
         rows: how many there are.
-        tile: the most that one has.
+        shape: vectors of a tile, and the registers that there are.
         target: the machine.
         few: whether they pass few panels: then they are cut for threads to share.
     """
-    count = None if rows is None else rows.value
+    count, tile = None if rows is None else rows.value, most_rows(*shape)
     if count is None or count < 2 * MIN_PARALLEL_PANELS * tile:
         return None
     if written_by_row := [] if few else _written_by_row(s.block(block), count, target):
@@ -274,7 +279,9 @@ def _block_of_rows(
         return None
     least = 2 * tile if held is None else FEWEST_HELD
     sizes = _divisors(count, least, count // MIN_PARALLEL_PANELS)
-    default = max((d for d in sizes if held is None or d <= held), default=0)
+    costs = {d: row_cost(d, *shape) for d in sizes if held is None or d <= held}
+    even = [d for d in costs if costs[d] <= EVEN * min(costs.values())]
+    default = next((d for d in reversed(even) if held or d * SHARED <= count), min(even, default=0))
     others = [d for d in sizes if 2 * d <= default]
     return s.asked.pick(f"{block}.block", default, (*others[-1:-3:-1], 0), of_threads=few) or None
 
@@ -292,7 +299,7 @@ def _group_of_panels(
     if terms is None or columns is None or count is None:
         return packs, None
     row, panels = terms * written(b).dtype.itemsize, -(-columns // panel)
-    groups = _divisors(panels, 2, panels // MIN_PARALLEL_PANELS)
+    groups = _divisors(panels, 2, panels // FEWEST_GROUPS)
     group = max((n for n in groups if n * panel * row <= last // OWN_SHARE), default=1)
     blocks = _divisors(count, FEWEST_HELD, MOST_BESIDE_PACKED)
     if 2 * count * row < last or group == 1 or not blocks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
+from inlay.loop.inits import mentioned
 from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
@@ -260,17 +261,18 @@ def parallelize(s: Schedule, loop: str) -> bool:
 
 
 def _with_inner(s: Schedule, loop: str) -> str:
-    """Return what threads share: a loop or, where nobody knows how often it runs, with what is inside it.
+    """Return what threads share: a loop or, where it runs a few times or nobody knows how often, two.
 
-    It may run once, as over a batch of one sample. Where an iteration of the inner loop is short, chunks of
-    them are shared: finding out which one it is takes a dozen instructions.
+    It may run once, as over a batch of one sample. Three panels are two and one for two threads. Where an
+    iteration of the inner loop is short, chunks of them are shared: finding out which one it is takes a dozen
+    instructions.
     """
     outer = s.loop(loop)
     inner = outer.body
     count = inner.extent.value if isinstance(inner, For) else None
     if not isinstance(inner, For) or count is None or count < 2:
         return loop
-    if outer.extent.value is not None or _least(outer.extent) >= SHARED:
+    if _least(outer.extent) >= SHARED or _bounds(outer):
         return loop
     name, operations = inner.var.name, work(inner.body)
     try:
@@ -282,6 +284,22 @@ def _with_inner(s: Schedule, loop: str) -> str:
         return fuse(s, loop, name, keeps=True)
     except Illegal:
         return loop
+
+
+def _bounds(loop: For) -> bool:
+    """Whether what is inside depends on which iteration it is: the last panel is narrower, a line at an edge.
+
+    Such iterations are separated from the others later, where they are those of a loop.
+    """
+    nested = [x for x in stmts_below(loop.body) if isinstance(x, For)]
+    if any(loop.var in (*symbols(x.lo), *symbols(x.extent)) for x in nested):
+        return True
+    for block in blocks_of(loop.body):
+        pairs = zip(block.iters, block.bindings, strict=True)
+        own = {i.sym for i, at in pairs if loop.var in symbols(at)}
+        if block.predicate is not None and not own.isdisjoint(mentioned(block.predicate)):
+            return True
+    return False
 
 
 def _least(extent: Int) -> int:
