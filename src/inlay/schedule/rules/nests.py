@@ -272,7 +272,7 @@ def _with_inner(s: Schedule, loop: str) -> str:
     count = inner.extent.value if isinstance(inner, For) else None
     if not isinstance(inner, For) or count is None or count < 2:
         return loop
-    if _least(outer.extent) >= SHARED or _bounds(outer):
+    if _least(outer.extent) >= SHARED or (outer.extent.value is not None and _differ(outer)):
         return loop
     name, operations = inner.var.name, work(inner.body)
     try:
@@ -286,8 +286,8 @@ def _with_inner(s: Schedule, loop: str) -> str:
         return loop
 
 
-def _bounds(loop: For) -> bool:
-    """Whether what is inside depends on which iteration it is: the last panel is narrower, a line at an edge.
+def _differ(loop: For) -> bool:
+    """Whether iterations do different things: the last panel is narrower, a line is at an edge.
 
     Such iterations are separated from the others later, where they are those of a loop.
     """
