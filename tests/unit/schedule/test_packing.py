@@ -86,7 +86,7 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("rows", "columns", "shared"),
-    [(3136, 8, 16), (36, 44, 4 * 4), (36, 48, 6 * 6), (37, 44, 4)],
+    [(3136, 8, 16), (36, 44, 4 * 4), (36, 48, 6 * 6), (36, 92, 8)],
     ids=["blocks", "blocks with panels", "panels with tiles", "a panel that is not full"],
 )
 def test_threads_share_many_blocks_or_panels_with_tiles(rows: int, columns: int, shared: int) -> None:

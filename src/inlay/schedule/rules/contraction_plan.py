@@ -248,7 +248,7 @@ def _rows_held(b: Block, count: int, target: Target) -> int:
 
 def _written_by_row(b: Block, count: int, target: Target) -> list[int]:
     """Return how many of so many rows may pass all panels at a time; none where results take no time."""
-    terms = prod(i.extent.value or 2 * FEW_TERMS for i in b.iters if i.kind is IterKind.REDUCE)
+    terms = _terms(b) or 2 * FEW_TERMS
     columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value or 0
     row = columns * written(b).dtype.itemsize
     if terms > FEW_TERMS or 4 * terms * row > target.l2_bytes or count * row <= target.l2_bytes:

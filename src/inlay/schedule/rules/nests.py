@@ -294,12 +294,8 @@ def _differ(loop: For) -> bool:
     nested = [x for x in stmts_below(loop.body) if isinstance(x, For)]
     if any(loop.var in (*symbols(x.lo), *symbols(x.extent)) for x in nested):
         return True
-    for block in blocks_of(loop.body):
-        pairs = zip(block.iters, block.bindings, strict=True)
-        own = {i.sym for i, at in pairs if loop.var in symbols(at)}
-        if block.predicate is not None and not own.isdisjoint(mentioned(block.predicate)):
-            return True
-    return False
+    predicates = [block.predicate for block in blocks_of(loop.body) if block.predicate is not None]
+    return any(loop.var in mentioned(x) for x in predicates)
 
 
 def _least(extent: Int) -> int:
