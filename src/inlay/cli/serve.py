@@ -27,6 +27,7 @@ _DEVICES = {"host": "native", "opencl": "opencl"}
 _LIMITS = Limits()
 _MOST_SECONDS = 10**9
 _PORT, _MOST_PORT = re.compile(r"tcp://.*:([0-9]{1,4000})"), 65535
+_LOOK_SECONDS = 0.2
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +124,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             endpoint=server.endpoint,
             key=key and str(key),
         )
-        ended.wait()
+        # A signal just before a wait does not end it: its handler runs on this thread, when that looks next.
+        while not ended.wait(_LOOK_SECONDS):
+            pass
     return 0
 
 
