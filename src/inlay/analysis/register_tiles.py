@@ -33,6 +33,10 @@ MAX_ROWS = 8
 4 KB do, and a cache has eight or more ways (196 x 256 x 1024 on Zen 4: 91 GFLOP/s with 14 rows, 116
 with 7, of 117)."""
 MAX_VECTORS = 8
+BLOCK_VECTORS = 4
+"""Vectors of a panel that is read in blocks of terms. With 4 rows and fewer, which read it whole, wider ones
+are slower: products of 1 and 4 rows with 135 MB of weights take 2.8 and 3.2 ms with 4, 3.2 and 4.4 with 8
+(Zen 5)."""
 DOT_ROWS = 16
 """Rows of one vector of sums of many dot products, where half of the registers hold them: eight sums only
 just cover the cycles that each waits for the one before it (32 x 32 x 16 to 16, 3 x 3, VNNI on Zen 5: 6.9 us
@@ -164,6 +168,7 @@ def panel_widths(
     registers: int | None = None,
     *,
     sum_bytes: int = 4,
+    in_blocks: bool = False,
 ) -> list[int]:
     """Return how many columns a panel may have such that it stays in the second cache, in order of cost.
 
@@ -175,11 +180,14 @@ def panel_widths(
         itemsize: bytes of a weight.
         registers: of vectors, for sums and factors; None for all that there are.
         sum_bytes: of a sum.
+        in_blocks: whether a block of terms stays there where a panel does not.
     """
     lanes = target.lanes(sum_bytes)
     most = MAX_VECTORS
     if terms is not None and target.l2_bytes:
-        most = max(1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1)))
+        most = max(
+            BLOCK_VECTORS if in_blocks else 1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1))
+        )
     registers = target.vector_registers if registers is None else registers
     masked = MASKED_GROUPS if itemsize == 1 else MASKED
     widths = [lanes * n for n in ranked_panels(columns, rows, lanes, registers, most, masked)]

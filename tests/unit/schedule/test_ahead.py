@@ -25,6 +25,7 @@ from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.state import Schedule
 
 HERE = replace(baseline("x86_64", "v4"), l2_bytes=1 << 20)
+SMALL = replace(HERE, l2_bytes=60_000)
 PANEL, TERMS = 64, 128
 
 
@@ -46,8 +47,10 @@ def notes(f: LoopFunction) -> list[str]:
     return [x for x in found if x is not None]
 
 
-def test_tiles_together_ask_for_all_of_it_once():
-    f = scheduled(16, 256)
+@pytest.mark.parametrize(("target", "together"), [(HERE, TERMS), (SMALL, TERMS // 4)], ids=["panel", "block"])
+def test_tiles_together_ask_for_all_of_it_once(target, together):
+    """Of the next panel or, where a panel is read in blocks of terms, of the next block."""
+    f = scheduled(16, 256, target)
     asked: set[int] = set()
     for note in notes(f):
         _, distance, lines, *loops = note.split()
@@ -56,17 +59,17 @@ def test_tiles_together_ask_for_all_of_it_once():
         extents = {x.var.name: x.extent.value for x in stmts_below(f.body) if isinstance(x, For)}
         terms, *tiles = steps
         for tile in range(extents[tiles[0]] if tiles else 1):
-            for k in range(TERMS):
+            for k in range(together):
                 start = k * PANEL * 4 + int(distance) + k * steps[terms] + sum(tile * steps[x] for x in tiles)
                 asked |= {start, start + 64}
-    panel = 4 * PANEL * TERMS
-    assert asked >= set(range(panel, 2 * panel, 64)), "all lines of the next panel"
-    assert max(asked) < 3 * panel
+    size = 4 * PANEL * together
+    assert asked >= set(range(size, 2 * size, 64)), "all lines of what comes next"
+    assert max(asked) < 3 * size
 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "target"),
-    [(4, 256, HERE), (640, 256, HERE), (16, 64, HERE), (16, 256, replace(HERE, l2_bytes=60_000))],
+    [(4, 256, HERE), (640, 256, HERE), (16, 64, HERE), (12, 256, SMALL)],
     ids=["one tile", "many tiles", "one panel", "a small cache"],
 )
 def test_it_is_left_out(rows, columns, target):

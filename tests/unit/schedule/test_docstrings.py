@@ -39,6 +39,7 @@ HEADS = {
     "rfactor": "(x: f32[n, 4*m]) -> (y: f32[n]) over (n, m)",
     "merge_axes": "(x: f32[n, m]) -> (y: f32[n, m]) over (n, m)",
     "cache_factor": "(x: f32[n, m], w: f32[m, 32], z: f32[32]) -> (y: f32[n, 32]) over (n, m)",
+    "cache_inplace": "(x: f32[n, 8*m]) -> (y: f32[n]) over (n, m)",
     "cache_read": "(x: f32[n, m], w: f32[m, 32]) -> (y: f32[n, 32]) over (n, m)",
     "cache_write": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
 }

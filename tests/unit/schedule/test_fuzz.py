@@ -61,6 +61,7 @@ STEPS = [
     "cache_write",
     "cache_read",
     "cache_factor",
+    "cache_inplace",
     "compute_at",
     "compute_at",
     "inline",
@@ -108,6 +109,8 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = (pick(blocks), pick(list(s._indexed().buffers)), number)
         case "cache_factor":
             args = (pick(blocks), pick(list(s._indexed().buffers)))
+        case "cache_inplace":
+            args = (pick(blocks), pick(loops), ["stack", "register"][draw(2)])
         case "compute_at":
             args = (pick(blocks), pick(loops), ["stack", "workspace"][draw(2)])
         case "reuse_output":

@@ -25,7 +25,7 @@ from inlay.arith.bounds import bounds
 from inlay.arith.expr import FloorDiv
 from inlay.loop.buffer import Scope
 from inlay.loop.scalar import Load
-from inlay.loop.stmt import Block, LoopKind
+from inlay.loop.stmt import Block, IterKind, LoopKind
 from inlay.loop.walk import loads_of, written_out
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
@@ -58,9 +58,13 @@ def fetch_next(s: Schedule, blocks: Sequence[str], panel: int, target: Target) -
     if None in extents or all(e == 1 for e in weights.buffer.shape[: axis + 1]):
         return
     size = prod(e for e in extents if e is not None) * weights.buffer.dtype.itemsize
+    nests = [_nest(s, block, panel) for block in blocks]
+    if len(nests[0].terms) < len(reduce_loops(s, blocks[0])):
+        # The next block of terms is behind this one, and the next panel behind the last of them.
+        terms = prod(i.extent.value or 1 for i in s.block(blocks[0]).iters if i.kind is IterKind.REDUCE)
+        size = size // terms * _steps(s, nests[0])
     if 2 * size > target.l2_bytes:
         return
-    nests = [_nest(s, block, panel) for block in blocks]
     is_open = any(s.loop(x).extent.value is None for x in nests[0].tiles)
     counts = [prod(s.loop(x).extent.value or 1 for x in nest.tiles) for nest in nests]
     total = counts[0] if is_open else sum(counts)
@@ -165,9 +169,9 @@ class _Nest(NamedTuple):
 
 def _nest(s: Schedule, block: str, panel: int) -> _Nest:
     """Return the loops around a block."""
-    terms = reduce_loops(s, block)
-    inside = s.loops_of(block)[panel + 1 :]
-    return _Nest([x for x in inside if x not in terms and s.loop(x).kind is LoopKind.SERIAL], terms)
+    inside, reducing = s.loops_of(block)[panel + 1 :], reduce_loops(s, block)
+    tiles = [x for x in inside if x not in reducing and s.loop(x).kind is LoopKind.SERIAL]
+    return _Nest(tiles, [x for x in inside if x in reducing])
 
 
 def _steps(s: Schedule, nest: _Nest) -> int:

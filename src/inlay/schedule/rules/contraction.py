@@ -58,7 +58,6 @@ from inlay.schedule.primitives.compute_at import compute_at
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.inline import inline
-from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.primitives.partition import partition
 from inlay.schedule.primitives.peel import peel
@@ -84,11 +83,12 @@ from inlay.schedule.rules.contraction_plan import (
 )
 from inlay.schedule.rules.groups import dot_kind, group_of, multiplies_vectors, sums_dots, use_dots, written
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
-from inlay.schedule.rules.loops import reduce_loops, spatial_loops, write_out_steps
+from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.rules.packing import pack, pack_inside
 from inlay.schedule.rules.stages import join, stages, vectorize_stages
+from inlay.schedule.rules.term_blocks import block_of_terms, cut_terms, inner_terms, sum_in_blocks
 from inlay.schedule.state import Illegal, Schedule, illegal
 
 MAX_UNROLLED_STEPS = 24
@@ -167,6 +167,8 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
         parallelize(s, s.loops_of(block)[0])
         return taken
     is_staged = staged is not None or plain
+    if not is_staged:
+        plan = replace(plan, terms=block_of_terms(s.block(block), plan, target))
     buffers = None if is_staged else plan_line_buffers(s, block, plan.before, plan.panel, target)
     plan = replace(plan, lines=None if buffers is None else buffers.lines)
     begun = begin(s, block, epilogue, plan, target)
@@ -174,7 +176,7 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
         vectorize_stages(s, staged, target)
         join(s, staged)
         taken += (*staged.makers, staged.reader)
-    if plan.block is not None:
+    if plan.block is not None and plan.terms is None:
         # Tiles of a block are then seen to be all that uses it.
         around = 0 if plan.blocks_first else len(plan.before) + (plan.packing is not None)
         at = s.loops_of(block)[around]
@@ -217,17 +219,21 @@ def begin(s: Schedule, block: str, epilogue: str | None, plan: Plan, target: Tar
     if target.has_fma and dot_kind(s.block(block), target) is None:
         _attempt(use_fma, s, block)
     temporary = written(s.block(block)).name
-    return Begun(block, plan, packs, temporary, _merge_nests(s, (block, epilogue), plan))
+    outer, shared = _merge_nests(s, (block, epilogue), plan)
+    if plan.terms is not None:
+        temporary = sum_in_blocks(s, block, epilogue, shared, target)
+    return Begun(block, plan, packs, temporary, outer)
 
 
 def finish(s: Schedule, begun: Begun, target: Target) -> None:
     """Cut the rows of a contraction into tiles that are summed in registers."""
     guarded = s.block(begun.block).predicate is not None
-    decompose_reduction(s, begun.block, reduce_loops(s, begun.block)[0])
+    if begun.plan.terms is None:
+        decompose_reduction(s, begun.block, reduce_loops(s, begun.block)[0])
     use_dots(s, begun.block, target)
     tiles = cut_rows(s, begun.block, begun.plan, begun.temporary, target, guarded=guarded)
     plan = begun.plan
-    at = len(plan.before) + (plan.packing is not None) + (plan.block is not None)
+    at = sum((len(plan.before), plan.packing is not None, plan.block is not None, plan.terms is not None))
     if tiles:
         fetch_next(s, tiles, at, target)
 
@@ -342,13 +348,14 @@ def _injective(s: Schedule, block: str, target: Target) -> None:
         parallelize(s, outer)
 
 
-def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> str:
-    """Give both nests the order of the plan and join them around each row.
+def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> tuple[str, int]:
+    """Give both nests the order of the plan and join them around each row, or around blocks of terms.
 
-    Returns the outermost loop.
+    Returns the outermost loop, and how many they share.
     """
     for b in blocks:
-        spatial, reducing = spatial_loops(s, b), reduce_loops(s, b)
+        terms = cut_terms(s, b, plan.terms)
+        spatial, reducing = spatial_loops(s, b), reduce_loops(s, b)[len(terms) :]
         group, column = [], spatial[-1]
         if plan.packing is not None:
             outer, column = split(s, column, plan.packing.group * plan.panel)
@@ -366,20 +373,21 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> str:
             is_cut = (s.loop(rows[0]).extent % plan.block) != 0
             block, rows[0] = split(s, rows[0], plan.block)
             order.insert(0 if plan.blocks_first else len(order), block)
-        order += [*lines, panel, *(spatial[i] for i in plan.after), *rows]
-        reorder(s, [*order, *reducing, inner])
+        reorder(
+            s, [*order, *lines, panel, *terms, *(spatial[i] for i in plan.after), *rows, *reducing, inner]
+        )
         if is_cut:
             clip(s, b, rows[0])  # the last block has fewer rows
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
-    for x, y in zip(first, second[:-1], strict=False):
-        merge(s, x, y)
-    return first[0]
+    shared = len(second) - 1 if plan.terms is None else first.index(reduce_loops(s, blocks[0])[0])
+    merge_all(s, [first[:shared], second[:shared]])
+    return first[0], shared
 
 
 def _row_loop(s: Schedule, block: str) -> str:
     """Return the loop just outside the reduction."""
     loops = s.loops_of(block)
-    return loops[loops.index(reduce_loops(s, block)[0]) - 1]
+    return loops[loops.index(inner_terms(s, block)[0]) - 1]
 
 
 def _clip(s: Schedule, block: str, row: str) -> tuple[bool, bool]:
@@ -388,7 +396,7 @@ def _clip(s: Schedule, block: str, row: str) -> tuple[bool, bool]:
     Returns whether windows reach over the front and over the end of a line of rows.
     """
     var = s.loop(row).var
-    for loop in reduce_loops(s, block):
+    for loop in inner_terms(s, block):
         own = s.loop(loop).var
         found = [set(symbols(d)) for d in _distances(s.block(block).predicate)]
         if not any(own in f and var in f for f in found):
@@ -462,8 +470,8 @@ def _micro_kernel(
 ) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
-    inner, reducing = s.loops_of(block)[-1], reduce_loops(s, block)
-    reorder(s, [*reducing, nests[1], inner])
+    inner, inside = s.loops_of(block)[-1], s.loops_of(block)[s.loops_of(block).index(nests[1]) :]
+    reorder(s, [*(x for x in reduce_loops(s, block) if x in inside), nests[1], inner])
     for loop in nests:
         unroll(s, loop)
     if is_far:

@@ -121,6 +121,7 @@ class Plan:
         block: rows that a thread takes at once, None where threads share panels or other axes.
         lines: of the outermost axis that are computed together, None for one after the other.
         blocks_first: whether blocks of rows are outside of all else.
+        terms: that all rows add up before the next ones come, None for all.
     """
 
     before: tuple[int, ...]
@@ -132,6 +133,7 @@ class Plan:
     block: int | None
     lines: int | None = None
     blocks_first: bool = False
+    terms: int | None = None
 
 
 def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[int, ...] = ()) -> Plan:
