@@ -77,7 +77,7 @@ def test_a_parallel_loop_takes_the_one_inside_it(keeps: bool) -> None:
     outer, inner = s.loops_of("b")
     parallel(s, outer)
     both = fuse(s, outer, inner, keeps=keeps)
-    assert [s.loop(x).kind for x in s.loops_of("b")] == [LoopKind.PARALLEL, LoopKind.SERIAL][: 1 + keeps]
+    assert [s.loop(x).kind for x in s.loops_of("b")] == [LoopKind.PARALLEL, *[LoopKind.SERIAL] * (2 * keeps)]
     assert f"for {both} in 0..6*n parallel" in print_function(s.function)
     hold_law(f, s, (4,), (0,))
 

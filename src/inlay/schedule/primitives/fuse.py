@@ -25,10 +25,11 @@ def fuse(s: Schedule, outer: str, inner: str, *, keeps: bool = False) -> str:
         for i_j in 0..4*n {
           block b(u: spatial 4 = (i_j / n), v: spatial n = (i_j % n)) { y[u, v] = x[u, v] } }
 
-    With `keeps`, the inner one is left as a loop of one iteration, so that what its last iterations do may
-    still be separated from the others (`lower/partition_loops.py`):
+    With `keeps`, both are left as loops of one iteration, so that what their last iterations do may still be
+    separated from the others (`lower/partition_loops.py`):
 
-        for i_j in 0..4*n { for j in (i_j % n)..(i_j % n) + 1 { ... } }
+        for i_j in 0..4*n {
+          for i in (i_j / n)..(i_j / n) + 1 { for j in (i_j % n)..(i_j % n) + 1 { ... } } }
 
     The outer one may be parallel, if iterations of the inner one are independent: then those of both are.
 
@@ -58,7 +59,8 @@ def fuse(s: Schedule, outer: str, inner: str, *, keeps: bool = False) -> str:
     at = to_int(var)
     first, second = a.lo + at // b.extent, b.lo + at % b.extent
     if keeps:
-        body: Stmt = For(b.var, second, lit(1), b.kind, Rewrite({a.var: first}).stmt(b.body), b.note)
+        one = For(b.var, second, lit(1), b.kind, b.body, b.note)
+        body: Stmt = For(a.var, first, lit(1), LoopKind.SERIAL, one)
     else:
         body = Rewrite({a.var: first, b.var: second}).stmt(b.body)
     s.replace(place, For(var, lit(0), a.extent * b.extent, a.kind, body, a.note))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
-from inlay.loop.inits import mentioned
 from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
@@ -272,7 +271,7 @@ def _with_inner(s: Schedule, loop: str) -> str:
     count = inner.extent.value if isinstance(inner, For) else None
     if not isinstance(inner, For) or count is None or count < 2:
         return loop
-    if _least(outer.extent) >= SHARED or (outer.extent.value is not None and _differ(outer)):
+    if _least(outer.extent) >= SHARED:
         return loop
     name, operations = inner.var.name, work(inner.body)
     try:
@@ -284,18 +283,6 @@ def _with_inner(s: Schedule, loop: str) -> str:
         return fuse(s, loop, name, keeps=True)
     except Illegal:
         return loop
-
-
-def _differ(loop: For) -> bool:
-    """Whether iterations do different things: the last panel is narrower, a line is at an edge.
-
-    Such iterations are separated from the others later, where they are those of a loop.
-    """
-    nested = [x for x in stmts_below(loop.body) if isinstance(x, For)]
-    if any(loop.var in (*symbols(x.lo), *symbols(x.extent)) for x in nested):
-        return True
-    predicates = [block.predicate for block in blocks_of(loop.body) if block.predicate is not None]
-    return any(loop.var in mentioned(x) for x in predicates)
 
 
 def _least(extent: Int) -> int:
