@@ -179,6 +179,34 @@ def float_gain(
     return direct - transformed - terms * c * oc * loads
 
 
+PAIRS_TRANSFORM = 12
+"""As `FLOAT_TRANSFORM` of tiles of 4 x 4 results, beside an instruction that adds two products of bf16."""
+FAR_BYTES = 1 << 20
+"""Transformed weights that no second cache holds, about."""
+
+
+def beats_pairs(rows: int, columns: int, c: int, oc: int, *, images: int = 1) -> bool:
+    """Whether F(4, 3) of floats is faster than plain sums by an instruction that adds two products of bf16.
+
+    It depends on no processor, as what is rounded to bf16 does not. Microseconds on a Zen 5, F(4, 3) and
+    plain: 128 x 128 x 32 to 32 496, 631; 64 x 64 x 64 to 64 425, 590; 32 x 32 x 128 to 128 430, 590; 28 x 28
+    x 128 to 128 420, 444; 16 x 16 x 256 to 256 686, 557; 7 x 7 x 512 to 512 770, 470.
+
+    Args:
+        rows, columns: of the result.
+        c, oc: channels of the input and of the result.
+        images: how many.
+    """
+    if min(c, oc) < FEWEST_CHANNELS:
+        return False
+    tile = max(FLOAT_TRANSFORM)
+    terms, tiles = (tile + 2) ** 2, images * -(-rows // tile) * -(-columns // tile)
+    loads = LOAD * terms * c * oc if 4 * terms * c * oc > FAR_BYTES else 0
+    transformed = terms * tiles * (c * oc + PAIRS_TRANSFORM * (c + oc))
+    in_pairs = _DIRECT // _TILE**2 * images * rows * columns * c * oc // 2
+    return 8 * (transformed + loads) <= 7 * in_pairs
+
+
 def float_scratch(columns: int, c: int, oc: int, lines: int, tile: int = 2) -> int:
     """Return the bytes of a block: of transformed tiles, of the input and of the result, and of the lines
     that they are made of, as they are and transformed once.

@@ -52,7 +52,7 @@ class PlaceOptions:
             and adds in f32. What a device runs keeps its own arithmetic.
         accuracy: max abs error over max abs result that a product in f32 may have, from 2e-5 on, which
             plain sums have. Convolutions of 3 x 3 take Winograd's F(2, 3) from 1e-4 on, the default, and
-            F(4, 3) from 2e-4 on, where these are faster.
+            F(4, 3) from 2e-4 on, where these are faster; in `bf16`, which is less accurate, from 1e-4 on.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
         tuned: file of measurements (`inlay tune`): choices of what rules else estimate, where they were
@@ -121,7 +121,8 @@ class PlaceOptions:
         metavar="ERROR",
         least=SUMS_ERROR,
         help="max abs error over max abs result that a product in f32 may have: convolutions of 3 x 3 "
-        "take Winograd's F(2, 3) from 1e-4 on, the default, and F(4, 3), which is faster, from 2e-4 on",
+        "take Winograd's F(2, 3) from 1e-4 on, the default, and F(4, 3), which is faster, from 2e-4 on, "
+        "or with --precision bf16",
     )
     numerics: str = option(
         "exact",

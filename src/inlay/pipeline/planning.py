@@ -18,6 +18,7 @@ from functools import partial
 from inlay.analysis.blocks import values
 from inlay.analysis.candidates import Candidate
 from inlay.analysis.choices import NO_CHOICE, Choice
+from inlay.analysis.winograd import ACCURACY, FLOAT_ERROR
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
@@ -122,7 +123,7 @@ def setting_of(
             UnrollOptions: _unrolling(board),
             SplitBatchOptions: _splitting(board, options, counts),
             LayoutOptions: LayoutOptions(_canonical(board)),
-            PrecisionOptions: PrecisionOptions(options.precision, partial(_is_host, board)),
+            PrecisionOptions: _precision(board, options),
             PackOptions: _packing(board, targets, options, counts, tuned),
             PlanOptions: PlanOptions(
                 board.name,
@@ -186,8 +187,23 @@ def _packing(
         bf16=options.precision == "bf16",
         choice=choice,
         shared=batches.LEAST_SHARED if options.batch else None,
-        accuracy=options.accuracy,
+        accuracy=_accuracy(options),
     )
+
+
+def _precision(board: Board, options: PlaceOptions) -> PrecisionOptions:
+    """Return which operands of products may be rounded."""
+    winograd = _accuracy(options) >= FLOAT_ERROR[4]
+    return PrecisionOptions(options.precision, partial(_is_host, board), winograd)
+
+
+def _accuracy(options: PlaceOptions) -> float:
+    """Return the error that products in f32 may have.
+
+    Operands that may be rounded to bf16 are off by more than any form of f32 is.
+    """
+    is_usual = options.precision == "bf16" and options.accuracy >= ACCURACY
+    return max(options.accuracy, *FLOAT_ERROR.values()) if is_usual else options.accuracy
 
 
 def _is_host(board: Board, device: str) -> bool:

@@ -476,9 +476,9 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
         return None
     panel = _panel(asked, panel_widths(target, oc, terms, lines * -(-columns // tile)))
     attrs = WinogradFloatAttrs(panel, oc, conv.pads, lines, tile, planes)
-    return Packing(
-        WinogradFloatPackAttrs(panel, tile), attrs, ("pack_winograd_floats", "conv_winograd_float")
-    )
+    forms_of_it = ("pack_winograd_floats", "conv_winograd_float")
+    dtype = None if w.dtype == np.float32 else F32
+    return Packing(WinogradFloatPackAttrs(panel, tile), attrs, forms_of_it, dtype=dtype)
 
 
 def _window(conv: ConvAttrs | None) -> dict[str, Any]:

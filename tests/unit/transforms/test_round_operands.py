@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 import inlay
 from inlay.api import compilation
@@ -17,6 +19,7 @@ from inlay.ir.expr import Call, OpRef
 from inlay.ir.parser import parse_module
 from inlay.ir.walk import postorder
 from inlay.machine.target import Target, baseline, host
+from inlay.ops.convolution import ConvAttrs
 from inlay.ops.table import table
 from inlay.transforms.round_operands import REASONS, Reason
 from tests.examples import examples
@@ -210,6 +213,47 @@ entry main;
     for precision, expected in (("f32", False), ("bf16", True)):
         found = inlay.explain(parse_module(text, table()), view="fusion", precision=precision)
         assert ("matmul_bf16_packed" in str(found.to_json())) is expected
+
+
+def convolution(size: int, channels: int, stride: int = 1) -> tuple[onnx.ModelProto, np.ndarray]:
+    """A convolution of 3 x 3, and its weights."""
+    w = noise(channels, channels, 3, 3, seed=2)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4, strides=[stride] * 2)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, size, size])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(w, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), w
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "stride", "accuracy", "reason"),
+    [
+        (32, 64, 1, 1e-4, Reason.WINOGRAD),
+        (32, 64, 1, 2e-4, Reason.WINOGRAD),
+        (32, 64, 1, 5e-5, None),
+        (32, 64, 2, 1e-4, None),
+        (32, 8, 1, 1e-4, None),
+        (6, 128, 1, 1e-4, None),
+    ],
+    ids=["many", "as asked", "accurate", "strided", "few channels", "few pixels"],
+)
+def test_convolutions_that_winograds_form_multiplies_less_stay_in_f32(
+    processor: Target, size: int, channels: int, stride: int, accuracy: float, reason: Reason | None
+) -> None:
+    del processor
+    model, w = convolution(size, channels, stride)
+    options = {"precision": "bf16", "accuracy": accuracy}
+    found = inlay.explain(model, view="numerics", **options)
+    assert [p.reason for p in found.products] == [reason]
+    if reason is not None:
+        assert dict(found.forms) == {"Winograd's form F(4, 3) of a convolution": 1}
+    x = noise(1, channels, size, size, seed=1)
+    result = inlay.compile(model, cache="none", **options)(x)
+    a, b = (x.astype(float), w.astype(float)) if reason else (rounded(x), rounded(w))
+    attrs = ConvAttrs(strides=(stride, stride), pads=(1, 1, 1, 1))
+    exact = table().definition("conv").evaluate(attrs, a, b)
+    # Where no instruction adds products of bf16, rounded operands may be multiplied in that form as well.
+    assert np.abs(result - exact).max() <= 2e-4 * np.abs(exact).max()
 
 
 def test_a_precision_that_is_none_is_refused() -> None:
