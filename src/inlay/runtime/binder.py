@@ -10,7 +10,7 @@ Messages name the way to a value: `input 'x[2].1'` is field 1 of element 2 of in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never, cast
 
@@ -24,12 +24,18 @@ from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 from inlay.runtime.structure import Structure
 
+_CARRIED = "it is kept from run to run: `executable.session()` begins it, and its runs need the other inputs alone"
 _MOST_NAMES = 20
 """As many names of what was given are said."""
 
 
-def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
+def bind(entry: Entry, inputs: Mapping[str, Any], carried: Container[str] = ()) -> list[Structure]:
     """Return the inputs in order as contiguous arrays, in the structure of the signature.
+
+    Args:
+        entry: that is called.
+        inputs: by their names.
+        carried: inputs that a session carries from run to run.
 
     Raises:
         RunError: `input.missing`, `input.unknown`, `input.structure`, `input.not-array`,
@@ -46,7 +52,7 @@ def bind(entry: Entry, inputs: Mapping[str, Any]) -> list[Structure]:
                 )
             ]
         )
-    found = _names(entry, inputs)
+    found = _names(entry, inputs, carried)
     given = [spec for spec in entry.inputs if spec.name in inputs]
     scope = _Scope("", entry.symbols)
     values = [_read(spec, inputs[spec.name], "", scope, found) for spec in given]
@@ -197,14 +203,18 @@ def _text(spec: TensorSpec, value: Any, path: str, findings: list[Diagnostic]) -
         return None
 
 
-def _names(entry: Entry, inputs: Mapping[str, Any]) -> list[Diagnostic]:
+def _names(entry: Entry, inputs: Mapping[str, Any], carried: Container[str]) -> list[Diagnostic]:
     known = [spec.name for spec in entry.inputs]
     there = ", ".join(f"'{name}'" for name in list(inputs)[:_MOST_NAMES])
     more = ", ..." if len(inputs) > _MOST_NAMES else ""
     nothing = f"nothing of this name among {there}{more}" if there else "nothing"
     listed = ", ".join(f"'{name}'" for name in known) or "no inputs"
     findings = [
-        diagnostic("input.missing", f"input '{spec.name}': expected {spec.type_text}; found {nothing}")
+        diagnostic(
+            "input.missing",
+            f"input '{spec.name}': expected {spec.type_text}; found {nothing}",
+            hint=_CARRIED if spec.name in carried else "",
+        )
         for spec in entry.inputs
         if spec.name not in inputs
     ]

@@ -221,7 +221,7 @@ class Executable:
         except (KeyError, TypeError, IndexError):
             arrays = None
         if arrays is None:  # something differs, and this says what
-            arrays = bind(self.entries[index], inputs)
+            arrays = self._fitted(index, inputs)
         found = self._call(index, arrays)
         if outputs is None and len(results) == 1:
             return {results[0]: found[0]}
@@ -401,11 +401,16 @@ class Executable:
         entry = self.entries[index]
         names = self._names[index][0]
         named = {names[i] if i < len(names) else f"#{i + 1}": a for i, a in enumerate(arrays)}
-        bound = bind(entry, named)
+        bound = self._fitted(index, named)
         if self._strings is None:
             return self._run(index, bound)
         results = self._run(index, self._strings.encode_all(entry.inputs, bound))
         return self._strings.decode_all(entry.outputs, results)
+
+    def _fitted(self, index: int, inputs: Mapping[str, Any]) -> list[Structure]:
+        """Return inputs brought to the types of an entry, or say which does not fit."""
+        entry = self.entries[index]
+        return bind(entry, inputs, dict(self._states.get(entry.name, State()).pairs))
 
     def _run(self, index: int, bound: list[Structure]) -> list[Structure]:
         """Run with inputs that fit their specs, strings as handles."""

@@ -47,6 +47,18 @@ def test_without_first_values_it_begins_with_zeros_or_what_is_given(tmp_path):
         executable.session(state={"x": np.zeros(2, np.float32)})
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_call_without_it_is_told_of_sessions(tmp_path, by_name):
+    executable, x = compiled(tmp_path, TEXT % ""), np.ones(2, np.float32)
+    with pytest.raises(InlayError) as caught:
+        executable.run({"x": x}) if by_name else executable(x)
+    assert [d.id for d in caught.value.diagnostics] == ["input.missing"] * 2
+    assert all("executable.session()" in d.hint for d in caught.value.diagnostics)
+    with pytest.raises(InlayError) as caught:
+        executable.run({"s": x, "n": x})
+    assert [d.hint for d in caught.value.diagnostics] == [""], "x is no state"
+
+
 def test_text_keeps_it():
     module = inlay.load(io.StringIO(TEXT % " first begin"))
     again = inlay.load(io.StringIO(print_module(module)))
