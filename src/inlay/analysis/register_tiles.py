@@ -33,6 +33,10 @@ MAX_ROWS = 8
 4 KB do, and a cache has eight or more ways (196 x 256 x 1024 on Zen 4: 91 GFLOP/s with 14 rows, 116
 with 7, of 117)."""
 MAX_VECTORS = 8
+FEWEST_VECTORS = 2
+"""Vectors of the narrowest panel, however much of the second cache it takes: with one, a tile loads as often
+as it multiplies (Zen 5, ms with 1, 2 and 4: 28 x 28 x 256 to 256, 5 x 5 11.5, 9.4, 10.1; 14 x 14 x 1,024 to
+1,024, dilated 16.6, 13.4, 15.4; 32 x 32 x 512 to 512, 4 x 4 in steps of 2 13.0, 10.0, 10.0)."""
 BLOCK_VECTORS = 4
 """Vectors of a panel that is read in blocks of terms. With 4 rows and fewer, which read it whole, wider ones
 are slower: products of 1 and 4 rows with 135 MB of weights take 2.8 and 3.2 ms with 4, 3.2 and 4.4 with 8
@@ -185,9 +189,8 @@ def panel_widths(
     lanes = target.lanes(sum_bytes)
     most = MAX_VECTORS
     if terms is not None and target.l2_bytes:
-        most = max(
-            BLOCK_VECTORS if in_blocks else 1, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1))
-        )
+        least = BLOCK_VECTORS if in_blocks else FEWEST_VECTORS
+        most = max(least, 3 * target.l2_bytes // (4 * itemsize * lanes * max(terms, 1)))
     registers = target.vector_registers if registers is None else registers
     masked = MASKED_GROUPS if itemsize == 1 else MASKED
     widths = [lanes * n for n in ranked_panels(columns, rows, lanes, registers, most, masked)]

@@ -24,7 +24,7 @@ from inlay.bytecode.program import Entry
 from inlay.bytecode.spec import ListSpec, OptionSpec, Spec, Symbol, TensorSpec, TupleSpec
 from inlay.runtime.structure import Structure
 
-_CARRIED = "it is kept from run to run: `executable.session()` begins it, and its runs need the other inputs alone"
+_CARRIED = "it is kept from run to run: `executable.session()` begins it, and its runs take the other inputs"
 _MOST_NAMES = 20
 """As many names of what was given are said."""
 
