@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +119,30 @@ def test_taps_share_no_loads_where_a_note_says_so() -> None:
     ]
     anew, shared = (len(re.findall(r"ss\t[^\n]*\(%r", text)) for text in texts)
     assert anew > shared
+
+
+LONG = """\
+lowered func f(x: f32[7, 14, 3], w: f32[7, 7, 3, 32]) -> (y: f32[8, 32]) {
+  alloc a: f32[8, 32] @register
+  for r in 0..8 unroll { for l in 0..32 vector { a[r, l] = 0.0:f32 } }
+  for i in 0..7 {
+    for k in 0..7 unroll (loads="anew") {
+      for c in 0..3 unroll {
+        for q in 0..8 unroll { for m in 0..32 vector { a[q, m] = fma(x[i, q + k, c], w[i, k, c, m], a[q, m]) } }
+      }
+    }
+  }
+  for s in 0..8 unroll { for n in 0..32 vector { y[s, n] = a[s, n] } }
+}
+"""
+
+
+def test_sums_of_long_blocks_stay_in_registers() -> None:
+    """The scheduler of LLVM would load ahead so much that it stores a part on the stack."""
+    target = replace(baseline("x86_64", "v4"), cpu="znver5")
+    code = assembly(emit_module(parsed(LONG), target).text, target, optimize=False)
+    assert len(re.findall("vfmadd", code)) == 7 * 3 * 8 * 2
+    assert "(%rsp)" not in code
 
 
 PHASES = """\
