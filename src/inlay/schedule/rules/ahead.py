@@ -169,9 +169,9 @@ class _Nest(NamedTuple):
 
 def _nest(s: Schedule, block: str, panel: int) -> _Nest:
     """Return the loops around a block."""
-    inside, reducing = s.loops_of(block)[panel + 1 :], reduce_loops(s, block)
-    tiles = [x for x in inside if x not in reducing and s.loop(x).kind is LoopKind.SERIAL]
-    return _Nest(tiles, [x for x in inside if x in reducing])
+    around, *inside = s.loops_of(block)[panel:]
+    terms = reduce_loops(s, block, around)
+    return _Nest([x for x in inside if x not in terms and s.loop(x).kind is LoopKind.SERIAL], terms)
 
 
 def _steps(s: Schedule, nest: _Nest) -> int:

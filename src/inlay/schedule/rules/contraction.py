@@ -470,8 +470,8 @@ def _micro_kernel(
 ) -> None:
     """Give init, reduction and epilogue of a tile their own rows, and accumulate in registers."""
     nests = distribute(s, tile.inner)
-    inner, inside = s.loops_of(block)[-1], s.loops_of(block)[s.loops_of(block).index(nests[1]) :]
-    reorder(s, [*(x for x in reduce_loops(s, block) if x in inside), nests[1], inner])
+    inner, reducing = s.loops_of(block)[-1], reduce_loops(s, block, nests[1])
+    reorder(s, [*reducing, nests[1], inner])
     for loop in nests:
         unroll(s, loop)
     if is_far:
@@ -535,7 +535,7 @@ def _finish(s: Schedule, around: str, temporary: str, block: str, lanes: int | N
         vectorize(s, inner)
     most = MAX_UNROLLED_DOTS if sums_dots(s.block(block)) else MAX_UNROLLED_STEPS
     steps = 1
-    for loop in reversed(reduce_loops(s, block)):
+    for loop in reversed(reduce_loops(s, block, around)):
         steps *= s.loop(loop).extent.value or most + 1
         if steps > most:
             break

@@ -25,8 +25,8 @@ def spatial_loops(s: Schedule, block: str) -> list[str]:
     return [x for x in s.loops_of(block) if x not in reducing]
 
 
-def reduce_loops(s: Schedule, block: str) -> list[str]:
-    """Return the loops over which a block reduces, outermost first."""
+def reduce_loops(s: Schedule, block: str, inside: str | None = None) -> list[str]:
+    """Return the loops over which a block reduces, outermost first; those inside a loop if one is given."""
     b = s.block(block)
     found = {
         x
@@ -34,7 +34,9 @@ def reduce_loops(s: Schedule, block: str) -> list[str]:
         if i.kind is IterKind.REDUCE
         for x in symbols(binding)
     }
-    return [x for x in s.loops_of(block) if s.loop(x).var in found]
+    loops = s.loops_of(block)
+    within = loops if inside is None else loops[loops.index(inside) + 1 :]
+    return [x for x in within if s.loop(x).var in found]
 
 
 def merge_all(s: Schedule, nests: Sequence[Sequence[str]]) -> None:
