@@ -53,7 +53,7 @@ from inlay.schedule.rules.contraction_plan import (
     tile_options,
 )
 from inlay.schedule.rules.groups import written
-from inlay.schedule.rules.loops import merge_all
+from inlay.schedule.rules.loops import divisors, merge_all
 from inlay.schedule.rules.nests import parallelize
 from inlay.schedule.rules.packing import pack
 from inlay.schedule.rules.rows import row_nests
@@ -206,8 +206,8 @@ def _rows_at_once(s: Schedule, parts: _Parts, target: Target, *, few: bool) -> i
         return most
     if rows <= most:
         return None if parts.heads else max(rows, 1)
-    even = max((d for d in range(most // 2 + 1, most + 1) if rows % d == 0), default=None)
-    return even or -(-most // TILES) * TILES
+    even = divisors(rows, most // 2 + 1, most)
+    return even[-1] if even else -(-most // TILES) * TILES
 
 
 # --------------------------------------------------------------------------- changing

@@ -29,6 +29,7 @@ from inlay.schedule.rules.groups import (
     widens_by_line,
     written,
 )
+from inlay.schedule.rules.loops import divisors
 from inlay.schedule.rules.nests import SHARED
 from inlay.schedule.rules.packing import Packing, packing
 from inlay.schedule.state import Schedule
@@ -255,7 +256,7 @@ def _written_by_row(b: Block, count: int, target: Target) -> list[int]:
     row = columns * written(b).dtype.itemsize
     if terms > FEW_TERMS or 4 * terms * row > target.l2_bytes or count * row <= target.l2_bytes:
         return []
-    return _divisors(count, FEWEST_WRITTEN, MOST_WRITTEN)
+    return divisors(count, FEWEST_WRITTEN, MOST_WRITTEN)
 
 
 def _block_of_rows(
@@ -280,7 +281,7 @@ def _block_of_rows(
     if held == 0:
         return None
     least = 2 * tile if held is None else FEWEST_HELD
-    sizes = _divisors(count, least, count // MIN_PARALLEL_PANELS)
+    sizes = divisors(count, least, count // MIN_PARALLEL_PANELS)
     costs = {d: row_cost(d, *shape) for d in sizes if held is None or d <= held}
     even = [d for d in costs if costs[d] <= EVEN * min(costs.values())]
     default = next((d for d in reversed(even) if held or d * SHARED <= count), min(even, default=0))
@@ -301,17 +302,12 @@ def _group_of_panels(
     if terms is None or columns is None or count is None:
         return packs, None
     row, panels = terms * written(b).dtype.itemsize, -(-columns // panel)
-    groups = _divisors(panels, 2, panels // FEWEST_GROUPS)
+    groups = divisors(panels, 2, panels // FEWEST_GROUPS)
     group = max((n for n in groups if n * panel * row <= last // OWN_SHARE), default=1)
-    blocks = _divisors(count, FEWEST_HELD, MOST_BESIDE_PACKED)
+    blocks = divisors(count, FEWEST_HELD, MOST_BESIDE_PACKED)
     if 2 * count * row < last or group == 1 or not blocks:
         return packs, None
     return replace(packs, group=group), blocks[-1]
-
-
-def _divisors(count: int, least: int, most: int) -> list[int]:
-    """Return what divides a count, from `least` to `most`."""
-    return [n for n in range(least, most + 1) if count % n == 0]
 
 
 def _terms(b: Block) -> int | None:

@@ -36,6 +36,7 @@ from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.peel import peel
 from inlay.schedule.rules.choices import periods
 from inlay.schedule.rules.groups import written
+from inlay.schedule.rules.loops import divisors
 from inlay.schedule.rules.nests import vectorize_nest, vectorize_run
 from inlay.schedule.state import Illegal, Schedule
 
@@ -82,19 +83,19 @@ def plan_line_buffers(
         return LineBuffers(0) if all(_is_slight(b, x, panel, target) for x in loads) else None
     for depth in range(len(before), 0, -1):
         around = [spatial[i] for i in before[:depth]]
-        for lines in _divisors(around[0].extent, multiple):
+        for lines in _lines_at_a_time(around[0].extent, multiple):
             copies = [_copies(b, x, around, lines) for x in loads]
             if all(x is not None and x <= MOST_COPIES for x in copies):
                 return LineBuffers(depth, None if lines == 1 else lines)
     return None
 
 
-def _divisors(extent: Int, multiple: int) -> list[int]:
+def _lines_at_a_time(extent: Int, multiple: int) -> list[int]:
     """Return into how many lines at a time an axis may be cut, but for all of them, the fewest first."""
     count = extent.value
     if count is None:
         return [1] if multiple == 1 else []
-    return [d for d in range(multiple, count // 2 + 1, multiple) if count % d == 0]
+    return [n for n in divisors(count, multiple, count // 2) if n % multiple == 0]
 
 
 def producers(s: Schedule, block: str) -> list[Block]:

@@ -39,6 +39,11 @@ def reduce_loops(s: Schedule, block: str, inside: str | None = None) -> list[str
     return [x for x in within if s.loop(x).var in found]
 
 
+def divisors(count: int, least: int, most: int) -> list[int]:
+    """Return what divides a number of iterations, from `least` to `most`, rising."""
+    return [n for n in range(least, most + 1) if count % n == 0]
+
+
 def merge_all(s: Schedule, nests: Sequence[Sequence[str]]) -> None:
     """Run neighboring nests of the same loops as one, from the outermost loop on."""
     for first, *others in zip(*nests, strict=True):

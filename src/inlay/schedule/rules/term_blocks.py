@@ -31,7 +31,7 @@ from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.rules.contraction_plan import Plan
 from inlay.schedule.rules.groups import dot_kind, is_product, packed_panel, symbols_in, written
-from inlay.schedule.rules.loops import merge_all, reduce_loops
+from inlay.schedule.rules.loops import divisors, merge_all, reduce_loops
 from inlay.schedule.rules.nests import vectorize_nest
 from inlay.schedule.state import Schedule
 
@@ -69,7 +69,7 @@ def block_of_terms(b: Block, plan: Plan, target: Target) -> int | None:
     if not held or size <= held:
         return None
     least = -(-size * HELD // held)
-    blocks = next((n for n in range(least, 2 * least) if terms[0] % n == 0), least)
+    blocks = next(iter(divisors(terms[0], least, 2 * least - 1)), least)
     return -(-terms[0] // blocks)
 
 
