@@ -74,7 +74,7 @@ def test_constants_in_panels(
     hold_law(f, s, *sizes)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b"), [((24, 40), (40, 16)), ((2, 26, 37), (2, 37, 20)), ((64, 20), (20, 128))], ids=str
