@@ -41,7 +41,7 @@ HELD = 2
 blocks of 1,024 and 512 terms: 512 x 3,072 x 1,024 89, 93, 93; 512 x 4,096 x 1,024 88, 97, 90; 128 x 6,144 x
 1,024 86, 93, 91; 128 x 11,008 x 1,024 62, 91, 92; 512 x 2,048 x 1,024 is as fast in one)."""
 FEW_TILES = 2
-"""Tiles of rows, at most, for which a panel is read from the last cache as well as from the second one."""
+"""Tiles of rows, at most, that pass a panel whole: it is read so seldom that no cache has to keep it."""
 
 
 def block_of_terms(b: Block, plan: Plan, target: Target) -> int | None:
