@@ -95,8 +95,8 @@ MAX_UNROLLED_STEPS = 24
 """A reduction of at most so many steps is written out."""
 MAX_UNROLLED_TAPS = 32
 """The same of several of its innermost loops: 9 columns of 3 channels are 27 (256 x 256 to 64 channels on
-Zen 5, ms: 10.2 to 13.5 in a loop over columns, 7.6 written out; one loop of 28 or 30 steps is 7 % faster as it
-is)."""
+Zen 5, ms: 10.2 to 13.5 in a loop over columns, 7.6 written out; one loop of 28 or 30 steps is 7 % faster as
+it is)."""
 
 TOGETHER = (8, 2)
 """Tiles that share what is computed of weights, where that takes as long as a tile."""
