@@ -24,6 +24,12 @@ FLOAT_ERROR = {2: 1e-4, 4: 2e-4}
 ACCURACY = FLOAT_ERROR[2]
 """What is allowed where nobody says."""
 
+
+def float_tiles(accuracy: float) -> tuple[int, ...]:
+    """Return the tiles of Winograd's forms of floats that are as accurate as asked, by their rows."""
+    return tuple(tile for tile, error in FLOAT_ERROR.items() if error <= accuracy)
+
+
 TRANSFORM = 24
 FLOAT_TRANSFORM = {2: 10, 4: 16}
 """By rows of a tile's results."""

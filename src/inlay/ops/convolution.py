@@ -43,6 +43,11 @@ class ConvAttrs:
     dilations: tuple[int, ...] = ()
     groups: int = 1
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether windows have no gaps and move by one pixel, and all channels mix."""
+        return self.groups == 1 and all(n == 1 for n in (*self.strides, *self.dilations))
+
 
 @dataclass(frozen=True, slots=True)
 class PackedConvAttrs:

@@ -18,7 +18,7 @@ from functools import partial
 from inlay.analysis.blocks import values
 from inlay.analysis.candidates import Candidate
 from inlay.analysis.choices import NO_CHOICE, Choice
-from inlay.analysis.winograd import ACCURACY, FLOAT_ERROR
+from inlay.analysis.winograd import ACCURACY, FLOAT_ERROR, float_tiles
 from inlay.arith.dtype import DType
 from inlay.base.diagnostics import Collector
 from inlay.base.instrument import SILENT, Instrument
@@ -193,7 +193,7 @@ def _packing(
 
 def _precision(board: Board, options: PlaceOptions) -> PrecisionOptions:
     """Return which operands of products may be rounded."""
-    winograd = _accuracy(options) >= FLOAT_ERROR[4]
+    winograd = max(FLOAT_ERROR) in float_tiles(_accuracy(options))
     return PrecisionOptions(options.precision, partial(_is_host, board), winograd)
 
 

@@ -19,6 +19,7 @@ from inlay.analysis.winograd import (
     float_lines,
     float_options,
     float_scratch,
+    float_tiles,
     integer_gain,
     integer_scratch,
     pays,
@@ -149,7 +150,7 @@ class PackOptions:
     @property
     def tiles(self) -> tuple[int, ...]:
         """Tiles of Winograd's form of floats that are accurate enough."""
-        return tuple(tile for tile, error in FLOAT_ERROR.items() if error <= self.accuracy)
+        return float_tiles(self.accuracy)
 
     def rows(self, product: Product) -> int | None:
         """Return the rows of a line of a product; None where they are not known, or several calls' rows."""
@@ -408,7 +409,7 @@ def _winograd(product: Product, target: Target, forms: Forms, asked: Asked) -> P
     dot = target.dot_product(I16, I16)
     if not isinstance(conv, IntegerConvAttrs) or dot is None or target.multiplies_bytes:
         return None
-    if conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
+    if not conv.is_dense:
         return None
     assert isinstance(x, TensorType), "contractions have tensors for operands"
     assert isinstance(result, TensorType), "contractions have one result"
@@ -439,7 +440,7 @@ def _winograd_floats(product: Product, target: Target, forms: Forms, asked: Aske
     to stay plain.
     """
     conv, result, w = product.conv, product.call.type, product.held
-    if conv is None or conv.groups > 1 or any(n != 1 for n in (*conv.strides, *conv.dilations)):
+    if conv is None or not conv.is_dense:
         return None
     assert isinstance(result, TensorType), "contractions have one result"
     if result.dtype is not F32 or len(w.shape) not in (4, 5) or w.shape[-4:-2] != (3, 3):

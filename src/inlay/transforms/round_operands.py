@@ -231,7 +231,7 @@ def _is_transformed(product: Call, w: TensorType) -> bool:
         return False
     images, rows, columns, oc = (d.value for d in product.type.shape)
     high, wide, c, _ = (d.value for d in w.shape)
-    if (high, wide) != (3, 3) or any(n != 1 for n in (*attrs.strides, *attrs.dilations)):
+    if (high, wide) != (3, 3) or not attrs.is_dense:
         return False
     if rows is None or columns is None or c is None or oc is None:
         return False

@@ -7,21 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import F32
-from inlay.arith.expr import Int, to_int
+from inlay.arith.expr import Int
 from inlay.interp import loop as interp
-from inlay.ir.types import TensorType
-from inlay.loop import te
-from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.machine.target import Target, baseline
-from inlay.ops.matmul import PackedAttrs
-from inlay.ops.table import table
 from inlay.schedule.primitives.cache_inplace import cache_inplace
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
 from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, gemm, hold_law
+from tests.unit.schedule.test_contraction import packed_matmul
 from tests.unit.schedule.test_packing import Dims, two_factors
 
 SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64, l2_bytes=1024, l3_bytes=1 << 20)
@@ -33,16 +28,7 @@ M = dim("m")
 
 def packed(rows: Int | int, terms: int, columns: int, *, bias: bool) -> LoopFunction:
     """Return a product with weights in panels of 8."""
-    x = te.placeholder((to_int(rows), to_int(terms)), F32, "x")
-    w = te.placeholder((-(-columns // 8), terms, 8), F32, "w")
-    shape = (to_int(rows), to_int(columns))
-    op = table().definition("matmul_packed")
-    y = op.compute(PackedAttrs(8, columns), [x, w], TensorType(shape, F32))
-    if not bias:
-        return from_te("f", [x, w], [y])
-    v = te.placeholder(shape[-1:], F32, "v")
-    z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
-    return from_te("f", [x, w, v], [z])
+    return packed_matmul((rows, terms), columns, 8, epilogue="relu" if bias else "")
 
 
 def scheduled(f: LoopFunction, target: Target = SMALL) -> tuple[Schedule, bool]:
@@ -91,7 +77,9 @@ def test_factors_that_are_packed_where_they_are_used(a: Dims, b: Dims, bias: boo
 def test_bits_are_those_of_one_loop_over_all_terms() -> None:
     f = packed(24, 100, 16, bias=True)
     random = np.random.default_rng(3)
-    inputs = [random.standard_normal([e.value for e in b.shape]).astype(np.float32) for b in f.params[:3]]
+    inputs = [
+        random.standard_normal([e.value for e in b.shape]).astype(np.float32) for b in f.params[: f.n_reads]
+    ]
     (one, in_blocks), (whole, in_whole) = scheduled(f), scheduled(f, replace(SMALL, l2_bytes=1 << 20))
     assert in_blocks and not in_whole
     found, wanted = (interp.run(s.function, inputs, {})[0] for s in (one, whole))
