@@ -127,7 +127,7 @@ def resolve(kind: type[T], *layers: Layer, beside: Sequence[str] = ()) -> Resolv
                 value = _read(given, hints[name])
                 _check_choice(value, fields[name].metadata.get("choices", ()))
                 least = fields[name].metadata.get("least")
-                if least is not None and not value >= least:  # NaN is refused as well
+                if None not in (least, value) and not value >= least:  # NaN is refused as well
                     raise ValueError(f"at least {least}")
             except ValueError as failure:
                 findings.error("option.bad-value", f"found {name}={given!r}, needed {failure}", span=place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from inlay.analysis.winograd import ACCURACY, SUMS_ERROR
+from inlay.analysis.winograd import SUMS_ERROR
 from inlay.base.diagnostics import error
 from inlay.base.options import option
 from inlay.machine.board import Board
@@ -51,8 +51,8 @@ class PlaceOptions:
         precision: what products of floats are computed in: `f32`, or `bf16`, which rounds their operands
             and adds in f32. What a device runs keeps its own arithmetic.
         accuracy: max abs error over max abs result that a product in f32 may have, from 2e-5 on, which
-            plain sums have. Convolutions of 3 x 3 take Winograd's F(2, 3) from 1e-4 on, the default, and
-            F(4, 3) from 2e-4 on, where these are faster; in `bf16`, which is less accurate, from 1e-4 on.
+            plain sums have. Convolutions of 3 x 3 take Winograd's F(2, 3) from 1e-4 on and F(4, 3) from 2e-4
+            on, where these are faster. None for 1e-4, and for 2e-4 with `bf16`, which is less accurate.
         numerics: `exact` sums of integer products, or `saturating` ones: the sum of two neighboring
             products of bytes may become the nearest i16 where that is faster.
         tuned: file of measurements (`inlay tune`): choices of what rules else estimate, where they were
@@ -116,13 +116,13 @@ class PlaceOptions:
         choices=PRECISIONS,
         help="products of floats: f32, or bf16, where their operands are rounded to bf16 and added in f32",
     )
-    accuracy: float = option(
-        ACCURACY,
+    accuracy: float | None = option(
+        None,
         metavar="ERROR",
         least=SUMS_ERROR,
         help="max abs error over max abs result that a product in f32 may have: convolutions of 3 x 3 "
         "take Winograd's F(2, 3) from 1e-4 on, the default, and F(4, 3), which is faster, from 2e-4 on, "
-        "or with --precision bf16",
+        "the default with --precision bf16",
     )
     numerics: str = option(
         "exact",

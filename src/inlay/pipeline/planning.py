@@ -200,10 +200,11 @@ def _precision(board: Board, options: PlaceOptions) -> PrecisionOptions:
 def _accuracy(options: PlaceOptions) -> float:
     """Return the error that products in f32 may have.
 
-    Operands that may be rounded to bf16 are off by more than any form of f32 is.
+    Where nobody says: operands that may be rounded to bf16 are off by more than any form of f32 is.
     """
-    is_usual = options.precision == "bf16" and options.accuracy >= ACCURACY
-    return max(options.accuracy, *FLOAT_ERROR.values()) if is_usual else options.accuracy
+    if options.accuracy is not None:
+        return options.accuracy
+    return max(FLOAT_ERROR.values()) if options.precision == "bf16" else ACCURACY
 
 
 def _is_host(board: Board, device: str) -> bool:

@@ -229,17 +229,18 @@ def convolution(size: int, channels: int, stride: int = 1) -> tuple[onnx.ModelPr
 @pytest.mark.parametrize(
     ("size", "channels", "stride", "accuracy", "reason"),
     [
-        (32, 64, 1, 1e-4, Reason.WINOGRAD),
+        (32, 64, 1, None, Reason.WINOGRAD),
         (32, 64, 1, 2e-4, Reason.WINOGRAD),
+        (32, 64, 1, 1e-4, None),
         (32, 64, 1, 5e-5, None),
-        (32, 64, 2, 1e-4, None),
-        (32, 8, 1, 1e-4, None),
-        (6, 128, 1, 1e-4, None),
+        (32, 64, 2, None, None),
+        (32, 8, 1, None, None),
+        (6, 128, 1, None, None),
     ],
-    ids=["many", "as asked", "accurate", "strided", "few channels", "few pixels"],
+    ids=["many", "as asked", "as elsewhere", "accurate", "strided", "few channels", "few pixels"],
 )
 def test_convolutions_that_winograds_form_multiplies_less_stay_in_f32(
-    processor: Target, size: int, channels: int, stride: int, accuracy: float, reason: Reason | None
+    processor: Target, size: int, channels: int, stride: int, accuracy: float | None, reason: Reason | None
 ) -> None:
     del processor
     model, w = convolution(size, channels, stride)
