@@ -1,7 +1,9 @@
 """Drawn attention: products, masks and softmax of many shapes and spellings, with inputs.
 
 Dims are numbers or symbols, heads are one axis, two (with keys and values that several heads share) or
-none, operands are transposed or as they are, masks have any shape that broadcasts and hide whole rows.
+none, operands are transposed or as they are, masks have any shape that broadcasts and hide whole rows. As
+exporters write it, shared keys and values are copied for each head, by a broadcast or as tiles, queries and
+keys are scaled each, and matrices are transposed with all outer axes in one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, DType
-from inlay.arith.expr import Int, fresh, lit, to_int
+from inlay.arith.expr import Int, fresh, lit, product, to_int
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.module import Module
@@ -69,6 +71,33 @@ class _Drawing:
         perm = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
         return self.program.op("transpose", x, perm=perm)
 
+    def copied(self, name: str, outer: list[tuple[Int, int]], inner: list[tuple[Int, int]]) -> Expr:
+        """Return matrices that several heads share, one for each head; these are the last of the outer axes."""
+        *rest, (groups, m), (each, n) = outer
+        once, op = self.input(name, [*rest, (groups, m), *inner]), self.program.op
+        sizes = [d for d, _ in inner]
+        one = op("reshape", once, make.shape_const([*(d for d, _ in rest), groups, lit(1), *sizes]))
+        wide = [*(d for d, _ in rest), groups, each, *sizes]
+        if self.draw(st.booleans()):
+            copies = op("broadcast_to", one, make.shape_const(wide))
+        else:
+            copies = op("tile", one, make.shape_const([*[1] * len(rest), 1, n, 1, 1]))
+        return op("reshape", copies, make.shape_const([*(d for d, _ in rest), lit(m * n), *sizes]))
+
+    def swapped(self, x: Expr, outer: list[tuple[Int, int]], inner: list[tuple[Int, int]]) -> Expr:
+        """Return transposed matrices, which may be one behind the other for that."""
+        op, rank = self.program.op, len(outer) + 2
+        if not outer or self.draw(st.booleans()):
+            return op("transpose", x, perm=(*range(rank - 2), rank - 1, rank - 2))
+        (rows, _), (columns, _) = inner
+        flat = op("reshape", x, make.shape_const([product([d for d, _ in outer]), rows, columns]))
+        moved = op("transpose", flat, perm=(0, 2, 1))
+        return op("reshape", moved, make.shape_const([*(d for d, _ in outer), columns, rows]))
+
+    def scaled(self, x: Expr) -> Expr:
+        """Return a tensor, or a part of it."""
+        return self.program.op("mul", x, self.number(0.5)) if self.draw(st.booleans()) else x
+
     def number(self, value: float) -> Expr:
         """Return a number of the format."""
         return make.const(np.array(value, self.dtype.numpy))
@@ -108,12 +137,17 @@ def attentions(draw: Draw) -> Attention:
     shared = [*outer[:-1], (lit(1), 1)] if outer and draw(st.booleans()) else outer
     rows, keys = (d.dim(n, draw(st.sampled_from((2, 7, 16, 33, 70, 130, 1)))) for n in "ts")
     inner, columns = ((lit(n), n) for n in draw(st.tuples(*[st.sampled_from((3, 16, 20, 40, 1))] * 2)))
+    if len(outer) > 1 and draw(st.booleans()):
+        whole = [*outer[:-2], *((lit(n), n) for _, n in outer[-2:])]
+        k, v = d.copied("k", whole, [keys, inner]), d.copied("v", whole, [keys, columns])
+        heads = outer[-2][1] * outer[-1][1]
+        outer = shared = [*outer[:-2], (lit(heads), heads)]
+    else:
+        k, v = d.heads("k", shared, [keys, inner]), d.heads("v", shared, [keys, columns])
     q = d.heads("q", outer, [rows, inner])
-    k = d.heads("k", shared, [keys, inner])
-    v = d.heads("v", shared, [keys, columns])
     rank = len(outer) + 2
-    swapped = program.op("transpose", k, perm=(*range(rank - 2), rank - 1, rank - 2))
-    scores = program.op("matmul", q, swapped)
+    swapped = d.scaled(d.swapped(k, shared, [keys, inner]))
+    scores = program.op("matmul", d.scaled(q), swapped)
     if draw(st.booleans()):
         scores = program.op("mul", scores, d.number(0.25))
     scores = _masked(d, scores, [*outer, rows, keys])

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from math import gcd
 from typing import assert_never
 
+from inlay.arith.long_division import exact_quotient
+
 _next_uid = itertools.count(1)
 
 
@@ -348,8 +350,8 @@ def floordiv(a: Int, b: Int) -> Int:
         return _from_terms(whole) + _divide_reduced(inner, divisor)
     if a == b and b.value != 0:
         return lit(1)  # b is not zero wherever the division is defined
-    quotient = _exact_quotient(a, b)
-    return quotient if quotient is not None else from_atom(FloorDiv(a, b))
+    quotient = exact_quotient(a.terms, b.terms)
+    return from_atom(FloorDiv(a, b)) if quotient is None else _from_terms(quotient)
 
 
 def _divide_reduced(a: Int, divisor: int) -> Int:
@@ -374,24 +376,6 @@ def _divide_reduced(a: Int, divisor: int) -> Int:
     return from_atom(FloorDiv(a, lit(divisor)))
 
 
-def _exact_quotient(a: Int, b: Int) -> Int | None:
-    """Return `a / b` when every monomial of `a` contains the single monomial of `b`."""
-    if len(b.terms) != 1:
-        return None
-    mono, coefficient = b.terms[0]
-    out: list[tuple[Monomial, int]] = []
-    for m, c in a.terms:
-        left = list(m)
-        if c % coefficient:
-            return None
-        for atom in mono:
-            if atom not in left:
-                return None
-            left.remove(atom)
-        out.append((tuple(left), c // coefficient))
-    return _from_terms(out)
-
-
 def mod(a: Int, b: Int) -> Int:
     """Return `a % b`, dropping every term that `b` divides exactly."""
     divisor = b.value
@@ -412,7 +396,7 @@ def mod(a: Int, b: Int) -> Int:
                 if d % divisor == 0:
                     return mod(inner.numerator, b)
         return from_atom(Mod(rest, b))
-    if a == b or _exact_quotient(a, b) is not None:
+    if a == b or exact_quotient(a.terms, b.terms) is not None:
         return lit(0)
     return from_atom(Mod(a, b))
 

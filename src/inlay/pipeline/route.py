@@ -77,10 +77,10 @@ TENSOR = (
     eliminate_dead.PASS,  # what floats were computed for integers is not to be folded
     fold_constants.PASS,
     eliminate_common.PASS,
-    unify_dims.PASS,
     grow_in_place.PASS,
     grow_state.PASS,
     update_state.PASS,
+    unify_dims.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
     unroll_loops.PASS,

@@ -12,7 +12,11 @@ length: attention is not found, caches are not read as they lie.
 
 A check that every run gets to, of dims of the function alone, is as good in front. So the parameter that has
 the dim is checked there, and the body has the other size in its place, in types and where it is a number. The
-function has the dims that it had: who calls it, and what people are told of its inputs, does not change.
+function has the dims that it had: who calls it, and what people are told of its inputs, does not change. So
+results have their own dims too: behind all else they are said to be of them again, which costs nothing.
+
+Exporters that name each input apart give each layer of a decoder a cache of its own length, so this comes
+behind the passes that make sessions, which look for what is joined to a parameter and returned.
 """
 
 from __future__ import annotations
@@ -21,11 +25,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from inlay.arith.expr import Int, Sym, substitute, symbols
+from inlay.arith.solve import solve_for
 from inlay.ir import core_ops, make, walk
 from inlay.ir.dims import free_symbols, substitute_type
-from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Var
+from inlay.ir.expr import Call, Expr, Function, Let, OpRef, Tuple, Var
 from inlay.ir.module import Module
-from inlay.ir.types import TensorType
+from inlay.ir.types import TensorType, TupleType, Type
 from inlay.passes.contract import Pass, PassContext, Property
 
 Known = dict[Sym, tuple[Int, str]]
@@ -45,7 +50,10 @@ def _unified(f: Function) -> Function:
     of_tensors = {s for p in f.params if isinstance(p.type, TensorType) for s in free_symbols(p.type)}
     of_others = {s for p in f.params if not isinstance(p.type, TensorType) for s in free_symbols(p.type)}
     order = [d.sym for d in f.dims]
-    changeable = of_tensors - of_others - set(free_symbols(f.type.result))
+    changeable = of_tensors - of_others - _kept(f.body)
+    # Of two names one that results do not say goes, and of two such the later.
+    said = free_symbols(f.type.result)
+    order.sort(key=lambda sym: sym not in said)
     known = _equal(f.body, order, changeable) if changeable else {}
     if not known:
         return f
@@ -63,11 +71,52 @@ def _unified(f: Function) -> Function:
         given[p] = narrowed
         checked.append((narrowed, value))
     body = _without_checks(walk.copy(f.body, given, sizes))
-    return replace(f, body=make.lets(checked, body))
+    return replace(f, body=make.lets(checked, _of_type(body, f.type.result)))
+
+
+def _ended(body: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
+    """Return what a body binds and what it ends in: the tuple itself, where it ends in one."""
+    lets, tail = walk.spine(body)
+    bound: list[tuple[Var, Expr]] = [(let.var, let.value) for let in lets]
+    if lets and lets[-1].var is tail and isinstance(lets[-1].value, Tuple):
+        return bound[:-1], lets[-1].value
+    return bound, tail
+
+
+def _kept(body: Expr) -> set[Sym]:
+    """Return the dims of results that are neither tensors nor a tuple with tensors in it."""
+    end = _ended(body)[1]
+    results = end.fields if isinstance(end, Tuple) else (end,)
+    return {s for r in results if not isinstance(r.type, TensorType) for s in free_symbols(r.type)}
+
+
+def _of_type(body: Expr, wanted: Type) -> Expr:
+    """Return a body whose results are of that type, which they are by what was checked."""
+    bound, end = _ended(body)
+    if end.type == wanted:
+        return body
+
+    def of(value: Expr, type: Type) -> Expr:
+        if value.type == type or not isinstance(type, TensorType):
+            return value
+        known = make.assume_shape(value, type.shape, "its own dims")
+        bound.append((make.var("result", known.type, value.span), known))
+        return bound[-1][0]
+
+    if not isinstance(end, Tuple) or not isinstance(wanted, TupleType):
+        result = of(end, wanted)
+        return make.lets(bound, result)
+    fields = [of(x, t) for x, t in zip(end.fields, wanted.fields, strict=True)]
+    whole = make.tuple_(fields, span=end.span, place=end.place)
+    result = make.var("results", whole.type, end.span)
+    return make.lets([*bound, (result, whole)], result)
 
 
 def _equal(body: Expr, order: list[Sym], changeable: set[Sym]) -> Known:
-    """Return what stands for dims, some of which may change, by the checks that every run gets to."""
+    """Return what stands for dims, some of which may change, by the checks that every run gets to.
+
+    Of two names the one that is first in the order remains.
+    """
     known: Known = {}
     for value in (let.value for let in walk.spine(body)[0]):
         for a, b, why in _demanded(value):
@@ -75,14 +124,22 @@ def _equal(body: Expr, order: list[Sym], changeable: set[Sym]) -> Known:
             a, b = substitute(a, sizes), substitute(b, sizes)
             if a == b or not {*symbols(a), *symbols(b)} <= set(order):
                 continue
-            # Of two names the one that the function has first remains.
-            found = [(x.atom, y) for x, y in ((a, b), (b, a)) if isinstance(x.atom, Sym)]
-            found = [(sym, size) for sym, size in found if sym in changeable - {*symbols(size)}]
+            found = [(sym, size) for sym, size in _solutions(a, b) if sym in changeable - {*symbols(size)}]
             if found:
                 sym, size = max(found, key=lambda pair: order.index(pair[0]))
                 known = {s: (substitute(x, {sym: size}), w) for s, (x, w) in known.items()}
                 known[sym] = (size, why)
     return known
+
+
+def _solutions(a: Int, b: Int) -> list[tuple[Sym, Int]]:
+    """Return dims that are sizes where a is b: one that is a side, or one for another in sums."""
+    sides = [(x.atom, y) for x, y in ((a, b), (b, a)) if isinstance(x.atom, Sym)]
+    if sides:
+        return sides
+    apart = a - b
+    solved = [(s, solve_for(apart, s)) for s in symbols(apart)]
+    return [(s, size) for s, size in solved if size is not None and isinstance(size.atom, Sym)]
 
 
 def _demanded(value: Expr) -> Iterator[tuple[Int, Int, str]]:

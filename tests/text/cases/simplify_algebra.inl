@@ -1049,3 +1049,163 @@ fn main(
   let t: (Tensor[2, 63, f32], Tensor[9, 64, f32]) = (matmul_1, matmul_2);
   t
 }
+
+// ---- a factor of a matrix goes to the rows, and meets the one that is there
+// ROUNDED
+fn main<n, m>(q: Tensor[2, n, 4, f32], k: Tensor[2, m, 4, f32]) -> Tensor[2, n, m, f32] {
+  matmul(mul(q, f32(0.5)), mul(transpose{perm=[0, 2, 1]}(k), f32(0.5)))
+}
+// ====
+fn main<n, m>(q: Tensor[2, n, 4, f32], k: Tensor[2, m, 4, f32]) -> Tensor[2, n, m, f32] {
+  let transpose_1: Tensor[2, 4, m, f32] = transpose{perm=[0, 2, 1]}(k);
+  let mul_1: Tensor[2, n, 4, f32] = mul(q, f32(0.25));
+  let matmul_1: Tensor[2, n, m, f32] = matmul(mul_1, transpose_1);
+  matmul_1
+}
+
+// ---- also where rows have none and are few; not where there are more rows than columns, nor a large factor
+// ROUNDED
+fn main(a: Tensor[1, 4, f32], b: Tensor[9, 4, f32], k: Tensor[4, 6, f32]) {
+  (matmul(a, mul(f32(0.5), k)), matmul(b, mul(k, f32(0.25))), matmul(a, mul(k, f32(3.0))))
+}
+// ====
+fn main(
+  a: Tensor[1, 4, f32],
+  b: Tensor[9, 4, f32],
+  k: Tensor[4, 6, f32]
+) -> (Tensor[1, 6, f32], Tensor[9, 6, f32], Tensor[1, 6, f32]) {
+  let mul_1: Tensor[1, 4, f32] = mul(a, f32(0.5));
+  let matmul_1: Tensor[1, 6, f32] = matmul(mul_1, k);
+  let mul_2: Tensor[4, 6, f32] = mul(k, f32(0.25));
+  let matmul_2: Tensor[9, 6, f32] = matmul(b, mul_2);
+  let mul_3: Tensor[4, 6, f32] = mul(k, f32(3.0));
+  let matmul_3: Tensor[1, 6, f32] = matmul(a, mul_3);
+  let t: (Tensor[1, 6, f32], Tensor[9, 6, f32], Tensor[1, 6, f32]) = (matmul_1, matmul_2, matmul_3);
+  t
+}
+
+// ---- nor in 16 bits, nor where others read the matrix times the factor
+fn main(a: Tensor[1, 4, f16], k: Tensor[4, 6, f16], b: Tensor[1, 4, f32], l: Tensor[4, 6, f32]) {
+  let scaled = mul(l, f32(0.5));
+  (matmul(a, mul(k, f16(0.5))), matmul(b, scaled), scaled)
+}
+// ====
+fn main(
+  a: Tensor[1, 4, f16],
+  k: Tensor[4, 6, f16],
+  b: Tensor[1, 4, f32],
+  l: Tensor[4, 6, f32]
+) -> (Tensor[1, 6, f16], Tensor[1, 6, f32], Tensor[4, 6, f32]) {
+  let scaled: Tensor[4, 6, f32] = mul(l, f32(0.5));
+  let mul_1: Tensor[4, 6, f16] = mul(k, f16(0.5));
+  let matmul_1: Tensor[1, 6, f16] = matmul(a, mul_1);
+  let matmul_2: Tensor[1, 6, f32] = matmul(b, scaled);
+  let t: (Tensor[1, 6, f16], Tensor[1, 6, f32], Tensor[4, 6, f32]) = (matmul_1, matmul_2, scaled);
+  t
+}
+
+// ---- axes that were merged for a transpose of matrices and split again are moved as they are
+fn main<n>(k: Tensor[2, 3, n, 4, f32]) -> Tensor[2, 3, 4, n, f32] {
+  reshape(transpose{perm=[0, 2, 1]}(reshape(k, shape(6, n, 4))), shape(2, 3, 4, n))
+}
+// ====
+fn main<n>(k: Tensor[2, 3, n, 4, f32]) -> Tensor[2, 3, 4, n, f32] {
+  let reshape: Tensor[2, 3, 4, n, f32] = transpose{perm=[0, 1, 3, 2]}(k);
+  reshape
+}
+
+// ---- copies along axes of 1 are a broadcast, and others are not
+fn main(x: Tensor[2, 1, 3, f32]) -> (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) {
+  (tile(x, shape(1, 4, 1)), tile(x, shape(2, 1, 1)))
+}
+// ====
+fn main(x: Tensor[2, 1, 3, f32]) -> (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) {
+  let tile_1: Tensor[2, 4, 3, f32] = broadcast_to(x, shape(2, 4, 3));
+  let tile_2: Tensor[4, 1, 3, f32] = tile(x, shape(2, 1, 1));
+  let t: (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) = (tile_1, tile_2);
+  t
+}
+
+// ---- heads that share keys and values: products in groups, and what is between them too
+fn main<n, m>(
+  q: Tensor[1, 6, n, 4, f32], k: Tensor[1, 2, m, 4, f32], v: Tensor[1, 2, m, 4, f32], mask: Tensor[n, m, f32],
+  bias: Tensor[1, 6, 1, m, f32]
+) -> Tensor[1, 6, n, 4, f32] {
+  let keys = reshape(broadcast_to(reshape(k, shape(1, 2, 1, m, 4)), shape(1, 2, 3, m, 4)), shape(1, 6, m, 4));
+  let values = reshape(broadcast_to(reshape(v, shape(1, 2, 1, m, 4)), shape(1, 2, 3, m, 4)), shape(1, 6, m, 4));
+  let scores = matmul(q, transpose{perm=[0, 1, 3, 2]}(keys));
+  matmul(softmax{axis=-1}(add(add(mul(scores, f32(0.5)), mask), bias)), values)
+}
+// ====
+fn main<n, m>(
+  q: Tensor[1, 6, n, 4, f32],
+  k: Tensor[1, 2, m, 4, f32],
+  v: Tensor[1, 2, m, 4, f32],
+  mask: Tensor[n, m, f32],
+  bias: Tensor[1, 6, 1, m, f32]
+) -> Tensor[1, 6, n, 4, f32] {
+  let reshape_1: Tensor[1, 2, 1, m, 4, f32] = reshape(k, shape(1, 2, 1, m, 4));
+  let reshape_2: Tensor[1, 2, 1, m, 4, f32] = reshape(v, shape(1, 2, 1, m, 4));
+  let transpose_1: Tensor[1, 2, 1, 4, m, f32] = transpose{perm=[0, 1, 2, 4, 3]}(reshape_1);
+  let reshape_3: Tensor[1, 2, 3, n, 4, f32] = reshape(q, shape(1, 2, 3, n, 4));
+  let matmul_1: Tensor[1, 2, 3, n, m, f32] = matmul(reshape_3, transpose_1);
+  let mul_1: Tensor[1, 2, 3, n, m, f32] = mul(matmul_1, f32(0.5));
+  let add_1: Tensor[1, 2, 3, n, m, f32] = add(mul_1, mask);
+  let reshape_4: Tensor[1, 2, 3, 1, m, f32] = reshape(bias, shape(1, 2, 3, 1, m));
+  let add_2: Tensor[1, 2, 3, n, m, f32] = add(add_1, reshape_4);
+  let softmax_1: Tensor[1, 2, 3, n, m, f32] = softmax{axis=4}(add_2);
+  let matmul_2: Tensor[1, 2, 3, n, 4, f32] = matmul(softmax_1, reshape_2);
+  let matmul_3: Tensor[1, 6, n, 4, f32] = reshape(matmul_2, shape(1, 6, n, 4));
+  matmul_3
+}
+
+// ---- heads that are repeated one set behind the other; not where softmax goes over heads, nor what others read
+fn main(q: Tensor[6, 5, 4, f32], k: Tensor[2, 4, 7, f32], v: Tensor[2, 7, 4, f32]) {
+  let keys = reshape(broadcast_to(reshape(k, shape(1, 2, 4, 7)), shape(3, 2, 4, 7)), shape(6, 4, 7));
+  let values = reshape(broadcast_to(reshape(v, shape(1, 2, 7, 4)), shape(3, 2, 7, 4)), shape(6, 7, 4));
+  let p = softmax{axis=0}(matmul(q, keys));
+  let s = softmax{axis=2}(p);
+  (matmul(s, values), s)
+}
+// ====
+fn main(
+  q: Tensor[6, 5, 4, f32],
+  k: Tensor[2, 4, 7, f32],
+  v: Tensor[2, 7, 4, f32]
+) -> (Tensor[6, 5, 4, f32], Tensor[6, 5, 7, f32]) {
+  let reshape_1: Tensor[1, 2, 4, 7, f32] = reshape(k, shape(1, 2, 4, 7));
+  let reshape_2: Tensor[1, 2, 7, 4, f32] = reshape(v, shape(1, 2, 7, 4));
+  let reshape_3: Tensor[3, 2, 5, 4, f32] = reshape(q, shape(3, 2, 5, 4));
+  let matmul_1: Tensor[3, 2, 5, 7, f32] = matmul(reshape_3, reshape_1);
+  let matmul_2: Tensor[6, 5, 7, f32] = reshape(matmul_1, shape(6, 5, 7));
+  let p: Tensor[6, 5, 7, f32] = softmax{axis=0}(matmul_2);
+  let s: Tensor[6, 5, 7, f32] = softmax{axis=2}(p);
+  let reshape_4: Tensor[3, 2, 5, 7, f32] = reshape(s, shape(3, 2, 5, 7));
+  let matmul_3: Tensor[3, 2, 5, 4, f32] = matmul(reshape_4, reshape_2);
+  let matmul_4: Tensor[6, 5, 4, f32] = reshape(matmul_3, shape(6, 5, 4));
+  let t: (Tensor[6, 5, 4, f32], Tensor[6, 5, 7, f32]) = (matmul_4, s);
+  t
+}
+
+// ---- a factor that is repeated along its rows, or for a single matrix, is as it was
+fn main(q: Tensor[2, 5, 4, f32], r: Tensor[1, 5, 4, f32], k: Tensor[2, 1, 2, 7, f32], l: Tensor[1, 1, 4, 7, f32]) {
+  let rows = reshape(broadcast_to(k, shape(2, 2, 2, 7)), shape(2, 4, 7));
+  let sets = reshape(broadcast_to(l, shape(1, 3, 4, 7)), shape(3, 4, 7));
+  (matmul(q, rows), matmul(r, sets))
+}
+// ====
+fn main(
+  q: Tensor[2, 5, 4, f32],
+  r: Tensor[1, 5, 4, f32],
+  k: Tensor[2, 1, 2, 7, f32],
+  l: Tensor[1, 1, 4, 7, f32]
+) -> (Tensor[2, 5, 7, f32], Tensor[3, 5, 7, f32]) {
+  let broadcast_to_1: Tensor[2, 2, 2, 7, f32] = broadcast_to(k, shape(2, 2, 2, 7));
+  let rows: Tensor[2, 4, 7, f32] = reshape(broadcast_to_1, shape(2, 4, 7));
+  let broadcast_to_2: Tensor[1, 3, 4, 7, f32] = broadcast_to(l, shape(1, 3, 4, 7));
+  let sets: Tensor[3, 4, 7, f32] = reshape(broadcast_to_2, shape(3, 4, 7));
+  let matmul_1: Tensor[2, 5, 7, f32] = matmul(q, rows);
+  let matmul_2: Tensor[3, 5, 7, f32] = matmul(r, sets);
+  let t: (Tensor[2, 5, 7, f32], Tensor[3, 5, 7, f32]) = (matmul_1, matmul_2);
+  t
+}

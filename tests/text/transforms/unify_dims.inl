@@ -32,3 +32,17 @@ fn kept<x0, y0>(x: Tensor[x0, f32], y: Tensor[y0, f32]) -> Tensor[y0, f32] {
   let z = check_shape{why="rows"}(x, shape(y0));
   add(z, y)
 }
+
+// Where results say their sizes by both names, they have their own again in the end; sums are compared too.
+// CHECK-LABEL: fn both<n, a, b>
+// CHECK:         v_1: Tensor[a, f32] = check_shape{why="keys"}(v, shape(a))
+// CHECK:         add(keys, values)
+// CHECK:         result: Tensor[n + b, f32] = check_shape{why="its own dims"}(values, shape(n + b))
+// CHECK:         (sum, keys, result)
+fn both<n, a, b>(x: Tensor[n, f32], k: Tensor[a, f32], v: Tensor[b, f32])
+    -> (Tensor[n + a, f32], Tensor[n + a, f32], Tensor[n + b, f32]) {
+  let keys = concat{axis=0}(k, x);
+  let values = concat{axis=0}(v, x);
+  let sum = add(keys, check_shape{why="keys"}(values, shape(n + a)));
+  (sum, keys, values)
+}

@@ -131,6 +131,27 @@ def test_known_identities(left: Int, right: Int):
     assert str(left) == str(right)
 
 
+@given(trees(depth=3), trees(depth=2), st.tuples(*[st.integers(0, 9)] * 3))
+def test_what_is_a_product_is_divided_by_its_factors(a, b, values):
+    env = dict(zip(SYMS, values, strict=True))
+    (left, fa), (right, fb) = a, b
+    if fb(env) == 0:
+        return
+    total = left * right
+    assert evaluate(total // right, env) == fa(env)
+    assert evaluate(total % right, env) == 0
+    assert evaluate((total + 1) // right, env) == (fa(env) * fb(env) + 1) // fb(env)
+
+
+def test_sums_are_divided_by_sums():
+    assert (512 * N + 512 * M) // (64 * N + 64 * M) == 8
+    assert ((N + M) * (N + K + 3)) // (N + K + 3) == N + M
+    assert (N * N * N - 1) // (N - 1) == N * N + N + 1
+    assert (512 * N + 512 * M) % (64 * N + 64 * M) == 0
+    for a, b in ((N * N + M, N + M), (3 * N + 3 * M, 2 * N + 2 * M), (N, N + M), (N + M, N)):
+        assert (a // b).atom is not None, "no polynomial is that quotient"
+
+
 def test_symbols_have_identity():
     assert to_int(fresh("n")) != to_int(fresh("n"))
     assert symbols(N * M + N) == (SYMS[0], SYMS[1])

@@ -49,6 +49,26 @@ def _reshape_of_reduction(matched: RuleMatch) -> Expr | None:
     return matched.make(name, made.args, replace(attrs, keepdims=True))
 
 
+def _split_before_transpose(matched: RuleMatch) -> Expr | None:
+    """A reshape that splits axes behind a transpose of what was merged splits in front of it.
+
+    Exporters merge the axes of heads and batches to transpose matrices, and split them again.
+    """
+    transpose = matched.only_producer(matched.args[0], "transpose")
+    if transpose is None or matched.producer(transpose.args[0], "reshape") is None or matched.type is None:
+        return None
+    perm, moved = attrs_of(transpose, PermAttrs).perm, matched.args[0].type
+    assert isinstance(moved, TensorType), "a reshape of a tensor"
+    parts = split_axes(moved.shape, matched.type.shape)
+    if parts is None:
+        return None
+    order = [axis for i in range(len(perm)) for axis in parts[perm.index(i)]]
+    shape = [matched.type.shape[axis] for axis in order]
+    opened = matched.bind("reshape", (transpose.args[0], make.shape_const(shape, matched.call.span)))
+    back = tuple([order.index(axis) for axis in range(len(order))])
+    return matched.make("transpose", (opened,), PermAttrs(back))
+
+
 # --------------------------------------------------------------------------- transpose
 
 
@@ -151,6 +171,18 @@ def _padded_convolution(matched: RuleMatch) -> Expr | None:
     return matched.make(matched.name, (pad.args[0], *matched.args[1:]), replace(attrs, pads=total))
 
 
+def _tile_of_one(matched: RuleMatch) -> Expr | None:
+    """Copies along axes of length 1 are a broadcast."""
+    source, times, result = matched.args[0].type, matched.args[1], matched.type
+    if not isinstance(source, TensorType) or result is None or not isinstance(times, Const):
+        return None
+    if not isinstance(times.value, tuple) or len(times.value) != len(source.shape):
+        return None
+    if any(d != 1 and n != 1 for d, n in zip(source.shape, times.value, strict=True)):
+        return None
+    return matched.make("broadcast_to", (matched.args[0], make.shape_const(result.shape, matched.call.span)))
+
+
 def _unbroadcast(matched: RuleMatch) -> Expr | None:
     """Operators that broadcast need no broadcast operand, unless it makes the result larger."""
     for i, arg in enumerate(matched.args):
@@ -172,7 +204,7 @@ def _same_shape_in(matched: RuleMatch, types: Sequence[object]) -> bool:
     )
 
 
-_BROADCASTING = tuple(
+BROADCASTING = tuple(
     (
         "add sub mul div pow minimum maximum select equal not_equal less less_equal greater greater_equal "
         "logical_and logical_or"
@@ -203,14 +235,15 @@ def _row(matched: RuleMatch) -> Expr | None:
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "reshape": (_unchanged, _reshape_of_reshape, _reshape_of_reduction),
+    "reshape": (_unchanged, _reshape_of_reshape, _reshape_of_reduction, _split_before_transpose),
     "transpose": (_identity_transpose, _transpose_of_transpose, _transpose_over_reshape),
     "broadcast_to": (_unchanged,),
+    "tile": (_unchanged, _tile_of_one),
     "slice": (_whole_slice,),
     "gather": (_row,),
     "pad": (_no_padding,),
     "concat": (_single,),
     "conv": (_padded_convolution,),
     "conv_nhwc": (_padded_convolution,),
-    **dict.fromkeys(_BROADCASTING, (_unbroadcast,)),
+    **dict.fromkeys(BROADCASTING, (_unbroadcast,)),
 }

@@ -1,8 +1,9 @@
-"""Products of few rows with a transposed matrix: the matrix is read as it lies, and each row is a column.
+"""Products with a matrix that is prepared for nothing else: scaled, or transposed for a few rows.
 
 A decoder multiplies the query of one token with its keys, which are transposed for that: a copy of all keys
 for one row, or for the few of heads that share keys. With sides changed, the product reads them where they
-are.
+are. Exporters of PyTorch scale queries and keys, each by the root of the scale of scores: that is a copy of
+all keys too, and a factor of the queries does the same.
 """
 
 from __future__ import annotations
@@ -12,12 +13,45 @@ from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
 from inlay.ops.layout import PermAttrs
-from inlay.transforms._rules.rule_match import Rule, RuleMatch, attrs_of
+from inlay.transforms._rules.rule_match import Rule, RuleMatch, array, attrs_of, scalar
 
 FEW_ROWS = 8
 """Rows that are cheaper to multiply one by one with rows of a matrix than with a transposed copy of it."""
 LONG = 64
 """From so many terms and columns on: short rows are not added by vectors, and few are copied in no time."""
+SMALLEST = 2.0**-16
+"""Least factor that changes sides: with one of 1 at most nothing overflows that did not before, and with
+this only rows below 1e-33 leave the normal numbers."""
+
+
+def _factor_of_matrix(matched: RuleMatch) -> Expr | None:
+    """`rows @ (matrix * c)` is `(rows * c) @ matrix`, where nobody else needs the matrix times c.
+
+    It is not for rows that are more than the columns of the matrix, unless they have a factor already.
+    """
+    rows, right = matched.args
+    scaled = matched.only_producer(right, "mul")
+    if scaled is None or not isinstance(rows.type, TensorType) or not isinstance(right.type, TensorType):
+        return None
+    if not rows.type.dtype.is_float or rows.type.dtype.bits < 32 or array(rows) is not None:
+        return None
+    for matrix, factor in (scaled.args, scaled.args[::-1]):
+        number = scalar(factor)
+        if number is None or not SMALLEST <= abs(number) <= 1 or matrix.type != right.type:
+            continue
+        if matched.producer(rows, "mul") is None and _is_tall(rows.type, right.type):
+            return None
+        lesser = matched.bind("mul", (rows, factor))
+        return matched.make("matmul", (lesser, matrix)) if lesser.type == rows.type else None
+    return None
+
+
+def _is_tall(rows: TensorType, matrix: TensorType) -> bool:
+    """Whether a product has more rows than columns, or may have so many."""
+    if len(rows.shape) < 2 or len(matrix.shape) < 2:
+        return False
+    count, columns = rows.shape[-2].value, matrix.shape[-1].value
+    return count is None or (columns is not None and count > columns)
 
 
 def _rows_by_transposed(matched: RuleMatch) -> Expr | None:
@@ -53,4 +87,4 @@ def _rows_by_transposed(matched: RuleMatch) -> Expr | None:
     return matched.make("reshape", (product, make.shape_const(matched.type.shape, span)))
 
 
-RULES: dict[str, tuple[Rule, ...]] = {"matmul": (_rows_by_transposed,)}
+RULES: dict[str, tuple[Rule, ...]] = {"matmul": (_factor_of_matrix, _rows_by_transposed)}
