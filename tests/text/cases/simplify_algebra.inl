@@ -1209,3 +1209,24 @@ fn main(
   let t: (Tensor[2, 5, 7, f32], Tensor[3, 5, 7, f32]) = (matmul_1, matmul_2);
   t
 }
+
+// ---- rows are moved behind a product and its bias, not in front; not those that are columns
+// ROUNDED
+fn main<b, n>(x: Tensor[b, n, 4, f32], w: Tensor[4, 6, f32], c: Tensor[6, f32], y: Tensor[4, n, f32]) {
+  (add(matmul(transpose{perm=[1, 0, 2]}(x), w), c), matmul(transpose{perm=[1, 0]}(y), w))
+}
+// ====
+fn main<b, n>(
+  x: Tensor[b, n, 4, f32],
+  w: Tensor[4, 6, f32],
+  c: Tensor[6, f32],
+  y: Tensor[4, n, f32]
+) -> (Tensor[n, b, 6, f32], Tensor[n, 6, f32]) {
+  let matmul_1: Tensor[b, n, 6, f32] = matmul(x, w);
+  let add_1: Tensor[b, n, 6, f32] = add(matmul_1, c);
+  let add_2: Tensor[n, b, 6, f32] = transpose{perm=[1, 0, 2]}(add_1);
+  let transpose_1: Tensor[n, 4, f32] = transpose{perm=[1, 0]}(y);
+  let matmul_2: Tensor[n, 6, f32] = matmul(transpose_1, w);
+  let t: (Tensor[n, b, 6, f32], Tensor[n, 6, f32]) = (add_2, matmul_2);
+  t
+}

@@ -121,6 +121,36 @@ def _transpose_over_reshape(matched: RuleMatch) -> Expr | None:
     return matched.make("transpose", (opened,), PermAttrs(perm))
 
 
+def _rows_behind_product(matched: RuleMatch) -> Expr | None:
+    """`transpose(rows) @ matrix` is `transpose(rows @ matrix)` where rows stay rows.
+
+    Rows that lie one behind the other fill the tiles of a product, and results of products are transposed
+    anyway where they are heads: PyTorch puts batches inside of steps in front of attention.
+    """
+    transpose = matched.producer(matched.args[0], "transpose")
+    if transpose is None or rank(matched.args[1]) != 2:
+        return None
+    perm = attrs_of(transpose, PermAttrs).perm
+    if perm[-1] != len(perm) - 1:
+        return None
+    product = matched.bind("matmul", (transpose.args[0], matched.args[1]))
+    return matched.make("transpose", (product,), PermAttrs(perm))
+
+
+def _transpose_behind_bias(matched: RuleMatch) -> Expr | None:
+    """A number for each column is added to a product before its rows are moved."""
+    for moved, bias in (matched.args, matched.args[::-1]):
+        transpose = matched.only_producer(moved, "transpose")
+        if transpose is None or rank(bias) != 1 or moved.type != matched.call.type:
+            continue
+        perm = attrs_of(transpose, PermAttrs).perm
+        if perm[-1] != len(perm) - 1 or matched.only_producer(transpose.args[0], "matmul") is None:
+            continue
+        total = matched.bind("add", (transpose.args[0], bias))
+        return matched.make("transpose", (total,), PermAttrs(perm))
+    return None
+
+
 # --------------------------------------------------------------------------- others
 
 
@@ -246,4 +276,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "conv": (_padded_convolution,),
     "conv_nhwc": (_padded_convolution,),
     **dict.fromkeys(BROADCASTING, (_unbroadcast,)),
+    "add": (_unbroadcast, _transpose_behind_bias),
+    "matmul": (_rows_behind_product,),
 }
