@@ -20,7 +20,7 @@ from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
-from inlay.loop.stmt import For, LoopKind
+from inlay.loop.stmt import For, If, LoopKind
 from inlay.loop.walk import stmts_below
 from inlay.machine.target import Target, baseline
 from inlay.ops.convolution import ConvAttrs, DepthwiseAttrs, PackedConvAttrs
@@ -205,6 +205,36 @@ def test_windows_far_over_the_ends_are_tested_where_rows_differ(
     used = [step.primitive for step in s.trace]
     if op == "conv_nhwc_packed":
         assert ("partition" in used, "peel" in used) == (is_far, not is_far)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("rows", "kernel", "channels", "shared"),
+    [
+        (110, 7, 8, "0..16"),  # two rows behind the last tile of six; three reach over the end
+        (114, 7, 8, "0..17"),
+        (110, 7, 16, "0..32"),
+        (110, 1, 8 * 16, "0..16"),
+        (dim("w"), 1, 8, "0..(w // 6)"),
+    ],
+    ids=str,
+)
+def test_threads_share_the_tiles_of_one_line(
+    rows: Int | int, kernel: int, channels: int, shared: str
+) -> None:
+    """Where panels are few, and without tests of windows in tiles that no window leaves."""
+    pad = kernel // 2
+    attrs = PackedConvAttrs(8, channels, strides=(1, 1), pads=(0, pad, 0, pad))
+    f = convolution(
+        "conv_nhwc_packed", attrs, (1, 1, rows, 2), (channels // 8, 1, kernel, 2, 8), epilogue=True
+    )
+    s = Schedule(f)
+    contraction(s, SMALL)
+    lowered = hold_law(f, s, *([()] if isinstance(rows, int) else [(40,), (3,)]))
+    loops = [x for x in stmts_below(lowered.body) if isinstance(x, For) and x.kind is LoopKind.PARALLEL]
+    shared_one = next(x for x in loops if f"0..{x.extent}" == shared)
+    assert len(loops) == 1 or channels > 8
+    assert channels == 128 or not any(isinstance(x, If) for x in stmts_below(shared_one.body))
 
 
 @pytest.mark.sample(3)

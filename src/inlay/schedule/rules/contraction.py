@@ -85,7 +85,7 @@ from inlay.schedule.rules.groups import dot_kind, group_of, multiplies_vectors, 
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
-from inlay.schedule.rules.nests import parallelize, vectorize_nest
+from inlay.schedule.rules.nests import parallelize, shared_tiles, vectorize_nest
 from inlay.schedule.rules.packing import pack, pack_inside
 from inlay.schedule.rules.stages import join, stages, vectorize_stages
 from inlay.schedule.rules.term_blocks import block_of_terms, cut_terms, inner_terms, sum_in_blocks
@@ -190,9 +190,19 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
     if buffers is not None:
         at = s.loops_of(block)[max(buffers.depth - 1, 0)]
         taken += add_line_buffers(s, block, at, target, whole_rows=group_of(s.block(block)) is None)
-    finish(s, begun, target)
-    parallelize(s, s.loops_of(block)[0])
+    tiles = finish(s, begun, target)
+    has_space = any(x is not None for x in (plan.packing, plan.block, plan.terms, buffers, staged))
+    for loop in s.loops_of(block)[:1] if has_space or not tiles else _shared(s, block, tiles):
+        parallelize(s, loop)
     return taken
+
+
+def _shared(s: Schedule, block: str, tiles: Sequence[Copy]) -> tuple[str, ...]:
+    """Return the loops that threads share, where nothing is kept for several tiles."""
+    found = [s.loops_of(tile.names[block]) for tile in tiles]
+    around = [x[: x.index(tile.outer)] for x, tile in zip(found, tiles, strict=True)]
+    is_one = all(x == around[0] for x in around)
+    return shared_tiles(s, around[0], [tile.outer for tile in tiles]) if is_one else (found[0][0],)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +239,8 @@ def begin(s: Schedule, block: str, epilogue: str | None, plan: Plan, target: Tar
     return Begun(block, plan, packs, temporary, outer)
 
 
-def finish(s: Schedule, begun: Begun, target: Target) -> None:
-    """Cut the rows of a contraction into tiles that are summed in registers."""
+def finish(s: Schedule, begun: Begun, target: Target) -> list[Copy]:
+    """Cut the rows of a contraction into tiles that are summed in registers; return these, as `cut_rows`."""
     guarded = s.block(begun.block).predicate is not None
     if begun.plan.terms is None:
         decompose_reduction(s, begun.block, reduce_loops(s, begun.block)[0])
@@ -239,12 +249,13 @@ def finish(s: Schedule, begun: Begun, target: Target) -> None:
     plan = begun.plan
     at = sum((len(plan.before), plan.packing is not None, plan.block is not None, plan.terms is not None))
     if tiles:
-        fetch_next(s, tiles, at, target)
+        fetch_next(s, [tile.names[begun.block] for tile in tiles], at, target)
+    return tiles
 
 
 def cut_rows(
     s: Schedule, block: str, plan: Plan, temporary: str, target: Target, *, guarded: bool = False
-) -> list[str]:
+) -> list[Copy]:
     """Cut rows into tiles and give each its sums in registers.
 
     Args:
@@ -256,7 +267,7 @@ def cut_rows(
         guarded: whether windows reach over edges.
 
     Returns:
-        The blocks that multiply in the tiles; none where there are no rows, or where tiles share weights.
+        The tiles, with the blocks in them; none where there are no rows, or where tiles share weights.
     """
     if plan.row is None:
         _finish(s, spatial_loops(s, block)[-2], temporary, block, _lanes(s, block, target))
@@ -264,13 +275,14 @@ def cut_rows(
         return []
     row = _row_loop(s, block)
     edges = _clip(s, block, row) if guarded else (False, False)
-    is_far = any(edges) and _reach(s, block, row) > plan.tiles[0]
+    reach = _reach(s, block, row) if any(edges) else 0
+    is_far = reach > plan.tiles[0]
     tiles = split_cascade(s, row, plan.tiles)
     weights = computed_weights(s.block(block), plan, target)
     groups = () if weights is None else split_cascade(s, tiles[0].outer, (*TOGETHER, 1))
     if groups:
         tiles = (*_inside(tiles[0], groups), *tiles[1:])
-    parts = [(tile, False) for tile in tiles] if is_far else _edges(s, tiles, edges)
+    parts = [(tile, False) for tile in tiles] if is_far else _edges(s, tiles, edges, reach)
     for tile, crosses in parts:
         lanes = _lanes(s, tile.names[block], target) if tile.tile == 1 else None
         _micro_kernel(s, tile, temporary, tile.names[block], lanes, crosses=crosses, is_far=is_far)
@@ -278,7 +290,7 @@ def cut_rows(
         if not crosses:
             write_out_steps(s, tile.names[block], target)
     if weights is None:
-        return [tile.names[block] for tile, _ in parts]
+        return [tile for tile, _ in parts]
     for group, tile in zip(groups[:-1], tiles, strict=False):  # the last has tiles that are alone
         _share_weights(s, group, tile.names[block], weights)
     return []
@@ -442,21 +454,28 @@ def _test_apart(s: Schedule, block: str) -> None:
         _attempt(lambda s, b, at=loop: partition(s, b, at), s, block)
 
 
-def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool]) -> list[tuple[Copy, bool]]:
-    """Cut off the first and the last tile of a line if windows reach over its ends there.
+def _edges(s: Schedule, tiles: Sequence[Copy], at: tuple[bool, bool], reach: int) -> list[tuple[Copy, bool]]:
+    """Cut off the tiles at the ends of a line where windows reach over these.
+
+    That is one in front, where the largest are. The last may have fewer rows than reach over the end: then it
+    is the one before it too.
 
     Returns the tiles, and whether windows of each may reach over an end.
     """
     front, end = at
-    parts = list(tiles)
     if any(s.loop(tile.outer).extent.value is None for tile in tiles):
         return [(tile, front or end) for tile in tiles]
+    parts = [(tile, False) for tile in tiles]
     if front:
-        parts[:1] = _cut(s, parts[0], 1)
-    if end:
-        parts[-1:] = _cut(s, parts[-1], -1)
-    last = len(parts) - 1
-    return [(x, (front and i == 0) or (end and i == last)) for i, x in enumerate(parts)]
+        parts[:1] = [(tile, i == 0) for i, tile in enumerate(_cut(s, tiles[0], 1))]
+    last, covered = len(parts) - 1, 0
+    while end and last >= 0 and covered < max(reach, 1):
+        tile, crosses = parts[last]
+        *inside, outside = [tile] if crosses else _cut(s, tile, -1)
+        parts[last : last + 1] = [*((x, False) for x in inside), (outside, True)]
+        covered += outside.tile
+        last += len(inside) - 1
+    return parts
 
 
 def _cut(s: Schedule, tile: Copy, iteration: int) -> list[Copy]:

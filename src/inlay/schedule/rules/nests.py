@@ -7,6 +7,7 @@ other threads for, and a body of many operations is not worth unrolling.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
 from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
@@ -22,6 +23,7 @@ from inlay.loop.walk import (
 )
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
@@ -257,6 +259,37 @@ def parallelize(s: Schedule, loop: str) -> bool:
     if per_iteration is not None:
         annotate(s, loop, "work", str(per_iteration))
     return True
+
+
+def shared_tiles(s: Schedule, around: Sequence[str], tiles: Sequence[str]) -> tuple[str, ...]:
+    """Return the outermost loops of what threads share: of a nest as it is, or of one for each size of tiles.
+
+    A line of rows has tiles of two sizes, and others at its ends. Where the loops around them run a few
+    times, as for the one panel of a convolution of few channels over one line, threads share the tiles. For
+    that those of each size get a nest of their own; the first and the last are too few to be shared.
+
+    Args:
+        s: the schedule.
+        around: loops around tiles, the outermost first.
+        tiles: the loops over tiles, which are all that is in the innermost of those.
+    """
+    loops, counts = [s.loop(x) for x in around], [s.loop(x).extent.value for x in tiles]
+    is_open = any(n is None for n in counts) and any(x.extent != 1 for x in loops)
+    is_short = all(n is not None and n < SHARED for n in counts)
+    if not around or is_open or is_short or math.prod(_least(x.extent) for x in loops) >= SHARED:
+        return tuple(around[:1]) or (tiles[0],)
+    try:
+        parts = [distribute(s, x) if len(tiles) > 1 else (x,) for x in reversed(around)][::-1]
+    except Illegal:
+        return (around[0],)
+    found: list[str] = []
+    for i, tile in enumerate(tiles):
+        mine = [names[i] for names in parts]
+        while mine and s.loop(mine[-1]).extent == 1 and s.loop(tile).extent != 1:
+            tile = fuse(s, mine.pop(), tile)
+        found.append(mine[0] if mine else tile)
+    # Where nobody knows how many there are, tiles of other sizes are what is left of those of the first.
+    return tuple(found) if counts[0] is not None else tuple(found[:1])
 
 
 def _with_inner(s: Schedule, loop: str) -> str:
