@@ -239,6 +239,38 @@ def test_pooling(channels_last: bool, mean: bool) -> None:
     rows_scheduled(pool(dim("n"), 11, channels_last=channels_last, mean=mean), (2,), (0,))
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize(
+    ("channels", "lanes", "vectors", "is_masked"),
+    [
+        (3, 0, 0, False),
+        (4, 4, 1, False),
+        (5, 8, 1, True),
+        (16, 8, 2, False),
+        (24, 8, 3, False),
+        (40, 8, 4, True),
+        (64, 8, 4, False),
+    ],
+)
+def test_channels_are_reduced_several_vectors_at_a_time_and_few_as_a_part_of_one(
+    channels: int, lanes: int, vectors: int, *, is_masked: bool
+) -> None:
+    f = pool(1, channels, channels_last=True, mean=False)
+    s = schedule(f, Target(vector_bytes=32))
+    text = print_function(hold_law(f, s))
+    assert (f"in 0..{lanes} vector" in text) == (lanes > 0)
+    assert (f"in 0..{vectors} unroll" in text) == (vectors > 1)
+    assert ("if " in text) == is_masked
+
+
+@pytest.mark.parametrize(("channels", "is_short"), [(8, True), (12, False)])
+def test_few_bytes_are_a_part_of_a_vector_if_they_fill_it(channels: int, *, is_short: bool) -> None:
+    x, r = te.placeholder((6, channels), U8, "x"), te.reduce_axis("r", 6)
+    y = te.compute((channels,), lambda c: te.max_over([r], x[r, c]), name="y")
+    s = schedule(from_te("f", [x], [y]), Target(vector_bytes=32))
+    assert (f"in 0..{channels} vector" in print_function(s.function)) == is_short
+
+
 def test_contractions_without_a_rule_of_their_own() -> None:
     rows_scheduled(gemm(3, 24, dim("k"), bias=True), (0,), (5,))
     rows_scheduled(gemm(dim("m"), dim("n"), 7, bias=True), (3, 21), (2, 8), (1, 1))

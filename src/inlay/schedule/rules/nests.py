@@ -125,7 +125,7 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
     extent = body.extent.value
     cheap = operations(block.body) <= CHEAP_BODY
     if extent is not None and extent < size:
-        is_register = extent >= SHORT and extent & (extent - 1) == 0 and _narrow(block)
+        is_register = extent >= SHORT and extent & (extent - 1) == 0 and is_narrow(block)
         if is_register or (extent > 1 and 2 * extent >= size):
             vectorize(s, loop)
         return loop
@@ -153,14 +153,14 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
     return outer
 
 
-def _narrow(block: Block) -> bool:
+def is_narrow(block: Block) -> bool:
     """Whether a block touches elements of fewer bits than processors can mask one by one."""
     touched = [*(x.buffer for x in loads_of(block)), *(x.buffer for x in stores_of(block.body))]
     return any(b.dtype.itemsize < _MASKED for b in touched)
 
 
 def _is_ragged(extent: int, step: int, block: Block) -> bool:
-    return extent % step != 0 and _narrow(block)
+    return extent % step != 0 and is_narrow(block)
 
 
 def _whole(size: int, extent: int | None, block: Block) -> int:

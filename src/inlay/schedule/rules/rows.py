@@ -53,6 +53,7 @@ from inlay.schedule.rules.nests import (
     CHEAP_BODY,
     MIXED_VECTORS,
     UNROLLED_VECTORS,
+    is_narrow,
     operations,
     parallelize,
     vectorize_nest,
@@ -66,6 +67,13 @@ LANE_LEVELS = 2
 
 QUARTER = 4
 """Lanes that are combined one by one."""
+
+WIDE_VECTORS = 4
+"""Vectors of columns that are reduced together: one alone waits for its last result, and reads a line of the
+cache on each of many pages."""
+
+FEWEST_COLUMNS = 4
+"""Columns that are reduced by a vector of fewer lanes than registers have, at least."""
 
 LONG_ROW = 1024
 """Bytes of a row from which on the next one is asked for."""
@@ -188,10 +196,12 @@ def _classified(s: Schedule, name: str, target: Target) -> _Nest:
     spatial = [i for i in block.iters if i.kind is IterKind.SPATIAL]
     size = width(block, target)
     extents = tuple(s.loop(x).extent for x in spatial_loops(s, name))
+    short = _short(spatial[-1].extent.value, size, block) if spatial else 0
+    least = FEWEST_COLUMNS if short else size
     if block.init is None:
         form = _Form.MAP
-    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, size):
-        form = _Form.COLUMNS
+    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, least):
+        form, size = _Form.COLUMNS, short or size
     elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size):
         form = _Form.LANES
     else:
@@ -199,9 +209,20 @@ def _classified(s: Schedule, name: str, target: Target) -> _Nest:
     return _Nest(block.name, form, extents, size)
 
 
-def _runs_along(block: Block, sym: Sym, extent: Int, size: int) -> bool:
+def _short(columns: int | None, size: int, block: Block) -> int:
+    """Return the lanes of a vector that columns fill by more than half, where they are few; 0 for none.
+
+    Few channels of an image are a part of a vector. Elements that cannot be left out one by one fill it.
+    """
+    if columns is None or not FEWEST_COLUMNS <= columns < size:
+        return 0
+    whole = 1 << (columns - 1).bit_length()
+    return whole if whole == columns or not is_narrow(block) else 0
+
+
+def _runs_along(block: Block, sym: Sym, extent: Int, least: int) -> bool:
     """Whether what a block loads is contiguous along an iter, and long enough for vectors."""
-    if extent.value is not None and extent.value < size:
+    if extent.value is not None and extent.value < least:
         return False
     written = {x.buffer for x in stores_of(block.body)}
     found = False
@@ -269,18 +290,43 @@ def _columns(s: Schedule, nest: _Nest) -> list[str]:
     Returns the loops outside the tiles.
     """
     name, axis = nest.block, len(nest.spatial) - 1
+    count = _vectors_of_columns(s.block(name), nest)
     copy = cache_write(s, name, "register")
     loops = s.loops_of(name)
-    tiles, lane = split(s, loops[axis], nest.size)
-    for b in block_sum(s, name, [lane]):
-        vectorize(s, s.loops_of(b)[-1])
+    tiles, lanes = _cut_lanes(s, loops[axis], nest.size, count)
+    for b in block_sum(s, name, lanes):
+        _write_lanes(s, s.loops_of(b)[-len(lanes) :])
     mine = s.loops_of(copy)
-    copy_tiles, copy_lane = split(s, mine[axis], nest.size)
-    vectorize(s, copy_lane)
+    copy_tiles, copy_lanes = _cut_lanes(s, mine[axis], nest.size, count)
+    _write_lanes(s, copy_lanes)
     for a, b in zip((*loops[:axis], tiles), (*mine[:axis], copy_tiles), strict=True):
         merge(s, a, b)
     set_scope(s, _written(s, name), "register", at=tiles)
     return list(loops[:axis])
+
+
+def _vectors_of_columns(block: Block, nest: _Nest) -> int:
+    """Return how many vectors of columns are reduced at a time."""
+    columns = nest.spatial[-1].value
+    if columns is None or columns < 2 * nest.size or operations(block.body) > CHEAP_BODY:
+        return 1
+    whole = [n for n in (WIDE_VECTORS, 3, 2) if columns % (n * nest.size) == 0]
+    if whole or columns < WIDE_VECTORS * nest.size or is_narrow(block):
+        return max(whole, default=1)
+    return WIDE_VECTORS
+
+
+def _cut_lanes(s: Schedule, loop: str, size: int, count: int) -> tuple[str, list[str]]:
+    """Cut a loop into so many vectors at a time; return the loop over these, and those inside of it."""
+    tiles, inner = split(s, loop, size * count)
+    return tiles, [inner] if count == 1 else [*split(s, inner, size)]
+
+
+def _write_lanes(s: Schedule, lanes: Sequence[str]) -> None:
+    """Write out the loop over vectors, if there is one, and make the other a vector."""
+    vectorize(s, lanes[-1])
+    for loop in lanes[:-1]:
+        unroll(s, loop)
 
 
 def _lanes(s: Schedule, nest: _Nest, shared: int, source: str | None) -> list[list[str]]:
