@@ -25,10 +25,11 @@ from inlay.loop.scalar import Load
 from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops import elementwise, reduction
-from inlay.ops._build import Array, copy_buffer, nest, serial_loops, widen, widened
+from inlay.ops._build import Array, nest, serial_loops, widen, widened
 from inlay.ops._define import FusionPattern, OpDef, Sample, by_name, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
+from inlay.ops._top_heap import TopHeap
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +90,13 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
     loops, i = serial_loops(x.shape)
     lines = [loop for d, loop in enumerate(loops) if d != axis]
     order = Buffer("order", (n,), I64, Scope.WORKSPACE)
-    merged = Buffer("merged", (n,), I64, Scope.WORKSPACE)
-    width = Buffer("width", (lit(1),), I64, Scope.REGISTER)
 
     def line(at: te.ScalarValue | Int) -> te.ScalarValue:
         value = te.Tensor(x)[(*i[:axis], at, *i[axis + 1 :])]
         return value.cast(widened(x.dtype))
 
-    k, w, level = fresh("k"), fresh("w"), fresh("level")
+    k, t = fresh("k"), fresh("t")
     start = For(k, lit(0), n, LoopKind.SERIAL, Store(order, (to_int(k),), te.index(k).scalar))
-    one_level = Let(
-        w,
-        Load(width, (lit(0),)),
-        If(
-            (te.index(w) < te.index(n)).scalar,
-            Seq(
-                (
-                    _merge_level(order, merged, to_int(w), n, line, descending=a.descending),
-                    copy_buffer(merged, order),
-                    Store(width, (lit(0),), te.index(to_int(w) * 2).scalar),
-                )
-            ),
-        ),
-    )
-    t = fresh("t")
     at = (*i[:axis], to_int(t), *i[axis + 1 :])
     source = te.Tensor(order)[to_int(t)]
     take = Seq(
@@ -124,12 +108,55 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
     body = Seq(
         (
             start,
-            Store(width, (lit(0),), te.const(1, I64).scalar),
-            For(level, lit(0), lit(63), LoopKind.SERIAL, one_level),
+            sort_indices(order, n, n, line, descending=a.descending),
             For(t, lit(0), n, LoopKind.SERIAL, take),
         )
     )
-    return nest(lines, Alloc(order, Alloc(merged, Alloc(width, body))))
+    return nest(lines, Alloc(order, body))
+
+
+def sort_indices(
+    order: Buffer,
+    count: Int,
+    most: Int,
+    line: Callable[[te.ScalarValue | Int], te.ScalarValue],
+    *,
+    descending: bool,
+) -> Stmt:
+    """Sort the first indices of a line in a buffer by what they stand for: stable, n log n comparisons.
+
+    Args:
+        order: the indices.
+        count: how many.
+        most: how many there may be.
+        line: the element at an index.
+        descending: greatest first.
+    """
+    merged = Buffer("merged", (most,), I64, Scope.WORKSPACE)
+    width = Buffer("width", (lit(1),), I64, Scope.REGISTER)
+    w, t = fresh("w"), fresh("t")
+    one_level = Let(
+        w,
+        Load(width, (lit(0),)),
+        If(
+            (te.index(w) < te.index(count)).scalar,
+            Seq(
+                (
+                    _merge_level(order, merged, to_int(w), count, line, descending=descending),
+                    For(
+                        t,
+                        lit(0),
+                        count,
+                        LoopKind.SERIAL,
+                        Store(order, (to_int(t),), Load(merged, (to_int(t),))),
+                    ),
+                    Store(width, (lit(0),), te.index(to_int(w) * 2).scalar),
+                )
+            ),
+        ),
+    )
+    levels = For(fresh("level"), lit(0), lit(63), LoopKind.SERIAL, one_level)
+    return Alloc(merged, Alloc(width, Seq((Store(width, (lit(0),), te.const(1, I64).scalar), levels))))
 
 
 def _through(index: te.ScalarValue, body: Callable[[Int], Stmt]) -> Stmt:
@@ -228,20 +255,41 @@ def _top_k_reference(a: TopKAttrs, x: Array, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, a.axis), order
 
 
+FEW = 16
+"""Elements that are kept in order all the time; of more, or of a number that is not known, a heap is."""
+
+
 def _top_k_loops(a: TopKAttrs, operands: Sequence[object], outputs: Sequence[Buffer]) -> Stmt:
-    """Insert each element into the best so far: n comparisons, and k more for each that enters."""
+    """Search each line: by insertion for a few elements, and else by a heap."""
     x, k = operands
     assert isinstance(x, Buffer)
     assert isinstance(k, Int)
     values, places = outputs
-    axis, wide = a.axis % len(x.shape), widened(x.dtype)
+    axis = a.axis % len(x.shape)
     loops, i = serial_loops(x.shape)
     lines = [loop for d, loop in enumerate(loops) if d != axis]
-    e = to_int(loops[axis].var)
 
     def at(t: Int) -> tuple[Int, ...]:
         return (*i[:axis], t, *i[axis + 1 :])
 
+    def before(one: te.ScalarValue, other: te.ScalarValue) -> te.ScalarValue:
+        return _before(one, other, descending=a.largest)
+
+    if k.value is None or k.value > FEW:
+        return nest(lines, TopHeap(x, values, places, at, x.shape[axis], k, before).search())
+    return nest(lines, _inserted(a, (x, values, places), at, loops[axis], k))
+
+
+def _inserted(
+    a: TopKAttrs,
+    buffers: tuple[Buffer, Buffer, Buffer],
+    at: Callable[[Int], tuple[Int, ...]],
+    loop: For,
+    k: Int,
+) -> Stmt:
+    """Insert each element into the best so far: n comparisons, and k more for each that enters."""
+    x, values, places = buffers
+    wide, e = widened(x.dtype), to_int(loop.var)
     new = te.Tensor(x)[at(e)]
     false = te.const(False, BOOL)
 
@@ -263,8 +311,7 @@ def _top_k_loops(a: TopKAttrs, operands: Sequence[object], outputs: Sequence[Buf
     step = If((enters_before(t) & filled).scalar, If(previous.scalar, moved, placed))
     insert = For(back, lit(0), k, LoopKind.SERIAL, step)
     enter = te.select(te.index(k) > 0, enters_before(k - 1), false)
-    line = For(loops[axis].var, lit(0), x.shape[axis], LoopKind.SERIAL, If(enter.scalar, insert))
-    return nest(lines, line)
+    return For(loop.var, lit(0), loop.extent, LoopKind.SERIAL, If(enter.scalar, insert))
 
 
 def _top_k_samples() -> list[Sample]:
@@ -283,7 +330,16 @@ def _top_k_samples() -> list[Sample]:
         Sample("first axis", TopKAttrs(0), (x, 4), (("n", 2), "k"), exact=True),
         Sample("all", TopKAttrs(0), (x, 9), (("n", 2), "k"), exact=True),
         Sample("none", TopKAttrs(0), (x, 0), (("n", 2), "k"), exact=True),
+        *_many_top_k(),
     ]
+
+
+def _many_top_k() -> list[Sample]:
+    """Return samples of more elements than are kept in order: many are equal, and some are NaN."""
+    x = noise((2, 60), I32, low=-9, high=9, seed="many").astype(np.float32)
+    x[0, ::7] = np.nan
+    made = [Sample(f"many {n}", TopKAttrs(-1, n != 20), (x, n), exact=True) for n in (17, 20, 33, 60)]
+    return [*made, Sample("many down", TopKAttrs(0), (x.T.copy(), 40), (("n", "m"), 40), exact=True)]
 
 
 # --------------------------------------------------------------------------- nonzero
