@@ -1,7 +1,7 @@
 """Operators whose results have sizes that the data decide: Compress, Unique, NonMaxSuppression.
 
-Each is a composition around `nonzero`, which is where the size is found out; everything else is
-dense tensor work.
+Each is a composition around `nonzero`, which is where the size is found out; everything else is of
+known sizes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from inlay.arith.expr import Int, minimum, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, arange, concat, filled, integers, term
 from inlay.importers.onnx.values import OnnxValue
+from inlay.ir import make
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Var
 from inlay.ir.loop_trace import Step
@@ -105,33 +106,14 @@ def _order(rows: Term) -> Term:
 
 
 def _non_max_suppression(node: Node) -> OnnxValue:
-    """Take the best box of every batch and class in each step, and strike out what it overlaps.
-
-    All batches and classes go on side by side; those that have run out of boxes take part without
-    effect. What was selected is a dense table of steps, and `nonzero` of what counts orders it.
-    """
+    """Return image, class and place of each box that is kept: those of a table with room for all."""
     boxes, scores = term(node, 0), term(node, 1)
-    batches, classes, count = scores.shape
-    most = _most(node, count)
-    overlap = term(node, 3).reshape() if node.has(3) else filled(node, 0.0, (), dt.F32)
-    strikes = _overlaps(boxes, corners=not node.flag("center_point_box")) > overlap
-    alive = filled(node, 1, scores.shape, dt.BOOL)
-    if node.has(4):
-        alive = scores > term(node, 4).reshape()
-
-    def step(scope: Builder, _: Int, carried: tuple[Var, ...]) -> Step:
-        inside = node.within(scope)
-        left = Term(inside, carried[0])
-        open_scores = left.where(Term(inside, scores.expr), float("-inf"))
-        best = open_scores.op("argmax", axis=2, keepdims=True)
-        counts = left.over("any", 2)
-        struck = Term(inside, strikes.expr).op("gather_nd", best, batch=1, clamp=True)
-        chosen = arange(inside, count).reshape(1, 1, count).equals(best)
-        left = left & ~(struck | chosen)
-        return Step([left.expr], [best.reshape(batches, classes).expr, counts.expr])
-
-    done = node.b.loop([alive.expr], step, count=most, name=node.loop_name)
-    best, counts = (Term(node, s).transpose(1, 2, 0) for s in done.stacked)
+    sides = _sides(boxes, corners=not node.flag("center_point_box"))
+    limits = [term(node, k).reshape() if node.has(k) else filled(node, 0.0, (), dt.F32) for k in (3, 4)]
+    most = make.int_const(_most(node, scores.shape[2]))
+    operands = (sides.expr, scores.expr, *(x.expr for x in limits), most)
+    pair = node.emit("non_max_suppression", *operands, filters=node.has(4))
+    best, counts = (Term(node, x) for x in node.b.unpack(pair))
     index = counts.op("nonzero").transpose(1, 0)
     box = best.op("gather_nd", index, batch=0, clamp=True)
     return concat([index.part(1, 0, 2), box.reshape(box.shape[0], 1)], 1).value
@@ -143,9 +125,8 @@ def _most(node: Node, count: Int) -> Int:
     return minimum(term(node, 2).op("maximum", 0).control(), count)
 
 
-def _overlaps(boxes: Term, *, corners: bool) -> Term:
-    """Return for all pairs of boxes their intersection over their union: `[batch, n, n]`."""
-    batch, n, _ = boxes.shape
+def _sides(boxes: Term, *, corners: bool) -> Term:
+    """Return the low sides of boxes and their high ones: `[batch, n, 4]`."""
     sides = [boxes.at(2, k) for k in range(4)]
     if corners:  # y1, x1, y2, x2, in whichever order of the two corners
         low = [sides[d].op("minimum", sides[d + 2]) for d in (0, 1)]
@@ -153,17 +134,7 @@ def _overlaps(boxes: Term, *, corners: bool) -> Term:
     else:  # x, y of the center, width, height
         low = [sides[d] - sides[d + 2] * 0.5 for d in (0, 1)]
         high = [sides[d] + sides[d + 2] * 0.5 for d in (0, 1)]
-    common, area = None, None
-    for lo, hi in zip(low, high, strict=True):
-        top = hi.reshape(batch, n, 1).op("minimum", hi.reshape(batch, 1, n))
-        bottom = lo.reshape(batch, n, 1).op("maximum", lo.reshape(batch, 1, n))
-        side = (top - bottom).op("maximum", 0.0)
-        common = side if common is None else common * side
-        area = hi - lo if area is None else area * (hi - lo)
-    assert common is not None, "a box has two sides"
-    assert area is not None, "a box has two sides"
-    union = area.reshape(batch, n, 1) + area.reshape(batch, 1, n) - common
-    return (union > 0.0).where(common / union, 0.0)
+    return concat([x.reshape(*boxes.shape[:2], 1) for x in (*low, *high)], 2)
 
 
 RULES: Mapping[str, Rule] = {
