@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType, from_numpy
-from inlay.arith.expr import Int, fresh, lit, product, to_int
+from inlay.arith.expr import Int, floordiv, fresh, lit, product, to_int
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -374,27 +374,61 @@ def _cumulative(name: str, doc: str, numpy: Callable[..., Array], start: int) ->
 
 
 def _running(a: CumulativeAttrs, x: Buffer, y: Buffer, start: int, *, multiply: bool) -> Stmt:
-    """Write the running total of each line along the axis, in the widened format.
+    """Write the running totals of lines along the axis, in the widened format.
 
-    The total is carried in a one-element register, not read back from the output, so that narrow
-    floats round once.
+    Lines that lie side by side go together, as many as `_SIDE_BY_SIDE` says and then the rest in fewer.
     """
-    from_x, axis = te.Tensor(x), a.axis % len(x.shape)
+    rank, axis = len(x.shape), a.axis % len(x.shape)
+    last = x.shape[-1] if axis != rank - 1 else lit(1)
+    done, parts = lit(0), list[Stmt]()
+    for width in (*_SIDE_BY_SIDE, 1):
+        count = floordiv(last - done, lit(width))
+        if count != 0:
+            parts.append(_running_lines(a, (x, y), start, (done, count, width), multiply=multiply))
+        done = done + count * width
+    return Seq(tuple(parts))
+
+
+_SIDE_BY_SIDE = (64, 8)
+"""Lines whose totals are carried together: a row of each is 256 bytes of f32, or a vector."""
+
+
+def _running_lines(
+    a: CumulativeAttrs,
+    buffers: tuple[Buffer, Buffer],
+    start: int,
+    lines: tuple[Int, Int, int],
+    *,
+    multiply: bool,
+) -> Stmt:
+    """Write the totals of `count` times `width` neighboring lines from one on.
+
+    Totals are carried in registers, not read back from the output, so that narrow floats round once.
+    """
+    (x, y), (first, count, width) = buffers, lines
+    from_x, rank, axis = te.Tensor(x), len(x.shape), a.axis % len(x.shape)
     wide = widened(x.dtype)
-    total = Buffer("total", (lit(1),), wide, scope=Scope.REGISTER)
-    loops = [fresh(f"i{d}") for d in range(len(x.shape))]
-    at = list(map(to_int, loops))
+    total = Buffer("total", (lit(width),), wide, scope=Scope.REGISTER)
+    loops = [fresh(f"i{d}") for d in range(rank)]
+    lane = fresh("lane")
+    at, own = list(map(to_int, loops)), to_int(lane) if width > 1 else lit(0)
     if a.reverse:
         at[axis] = x.shape[axis] - 1 - to_int(loops[axis])
-    here, now = from_x[tuple(at)].cast(wide), te.ScalarValue(Load(total, (lit(0),)))
-    update = Store(total, (lit(0),), (now * here if multiply else now + here).scalar)
+    if axis != rank - 1:
+        at[-1] = first + to_int(loops[-1]) * width + own
+    here, now = from_x[tuple(at)].cast(wide), te.ScalarValue(Load(total, (own,)))
+    update = Store(total, (own,), (now * here if multiply else now + here).scalar)
     write = Store(y, tuple(at), now.cast(y.dtype).scalar)
-    step: Stmt = Seq((write, update) if a.exclusive else (update, write))
-    line: Stmt = For(loops[axis], lit(0), x.shape[axis], LoopKind.SERIAL, step)
-    line = Seq((Store(total, (lit(0),), te.const(start, wide).scalar), line))
-    body: Stmt = Alloc(total, line)
-    for d in reversed([d for d in range(len(x.shape)) if d != axis]):
-        body = For(loops[d], lit(0), x.shape[d], LoopKind.SERIAL, body)
+    begin = Store(total, (own,), te.const(start, wide).scalar)
+
+    def each(step: Stmt) -> Stmt:
+        return For(lane, lit(0), lit(width), LoopKind.VECTOR, step) if width > 1 else step
+
+    steps = (each(write), each(update)) if a.exclusive else (each(update), each(write))
+    line = For(loops[axis], lit(0), x.shape[axis], LoopKind.SERIAL, Seq(steps))
+    body: Stmt = Alloc(total, Seq((each(begin), line)))
+    for d in reversed([d for d in range(rank) if d != axis]):
+        body = For(loops[d], lit(0), count if d == rank - 1 else x.shape[d], LoopKind.SERIAL, body)
     return body
 
 
@@ -407,6 +441,7 @@ def _cumulative_samples() -> list[Sample]:
         Sample("both", CumulativeAttrs(1, exclusive=True, reverse=True), (x,)),
         Sample("i32", CumulativeAttrs(0), (noise((6,), I32, seed="cum"),), (("n",),)),
         Sample("f16", CumulativeAttrs(0), (noise((6, 2), F16, seed="cum"),), (("n", 2),)),
+        Sample("side by side", CumulativeAttrs(0), (noise((3, 77), F32, seed="cum"),), (("a", "b"),)),
         Sample("empty", CumulativeAttrs(1, exclusive=True), (x[:, :0],), (("a", "b", 4),)),
     ]
 

@@ -1114,15 +1114,17 @@ fn main<n>(k: Tensor[2, 3, n, 4, f32]) -> Tensor[2, 3, 4, n, f32] {
   reshape
 }
 
-// ---- copies along axes of 1 are a broadcast, and others are not
+// ---- copies side by side are a broadcast
 fn main(x: Tensor[2, 1, 3, f32]) -> (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) {
   (tile(x, shape(1, 4, 1)), tile(x, shape(2, 1, 1)))
 }
 // ====
 fn main(x: Tensor[2, 1, 3, f32]) -> (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) {
-  let tile_1: Tensor[2, 4, 3, f32] = broadcast_to(x, shape(2, 4, 3));
-  let tile_2: Tensor[4, 1, 3, f32] = tile(x, shape(2, 1, 1));
-  let t: (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) = (tile_1, tile_2);
+  let broadcast_to_1: Tensor[2, 4, 3, f32] = broadcast_to(x, shape(2, 4, 3));
+  let reshape_1: Tensor[1, 2, 1, 3, f32] = reshape(x, shape(1, 2, 1, 3));
+  let broadcast_to_2: Tensor[2, 2, 1, 3, f32] = broadcast_to(reshape_1, shape(2, 2, 1, 3));
+  let tile: Tensor[4, 1, 3, f32] = reshape(broadcast_to_2, shape(4, 1, 3));
+  let t: (Tensor[2, 4, 3, f32], Tensor[4, 1, 3, f32]) = (broadcast_to_1, tile);
   t
 }
 

@@ -1,8 +1,8 @@
 """Operators that read a tensor at real coordinates: GridSample, RoiAlign, DeformConv.
 
 `x` is `[n, c, *spatial]`; the places are one term per spatial axis, each `[n, points]`, and what
-comes back is `[n, c, points]`. A sample is a weighted sum over the elements around a place (taps):
-the product over the axes of one-dimensional taps.
+comes back is `[n, points, c]`: all channels of a place are read at once. A sample is a weighted sum
+over the elements around a place (taps): the product over the axes of one-dimensional taps.
 """
 
 from __future__ import annotations
@@ -84,11 +84,23 @@ def _size(node: Node, size: Int) -> Term:
     return integers(node, (size,)).cast(dt.F32).reshape()
 
 
-def sample(x: Term, places: Sequence[Term], mode: str, inside: Inside, combine: str = "add") -> Term:
-    """Read `x` at places: `[n, c, points]`; the weighted taps are combined by an operator."""
-    n, _, *spatial = x.shape
+def sample(
+    x: Term,
+    places: Sequence[Term],
+    mode: str,
+    inside: Inside,
+    combine: str = "add",
+    *,
+    images: Term | None = None,
+) -> Term:
+    """Read `x` at places: `[n, points, c]`; the weighted taps are combined by an operator.
+
+    With `images`, `[n]`, places are in the image of that number, and there may be more or fewer than images.
+    """
+    spatial = x.shape[2:]
     channels_last = x.transpose(0, *range(2, x.rank), 1)
-    points = places[0].shape[1]
+    n, points = places[0].shape
+    of = None if images is None else images.reshape(n, 1, 1).broadcast((n, points, 1))
     per_axis: list[list[tuple[Term, Term]]] = []
     for at, size in zip(places, spatial, strict=True):
         found: list[tuple[Term, Term]] = []
@@ -99,15 +111,15 @@ def sample(x: Term, places: Sequence[Term], mode: str, inside: Inside, combine: 
         per_axis.append(found)
     total: Term | None = None
     for choice in combinations(*per_axis):
-        index = concat([i for i, _ in choice], 2)
+        index = concat([*(() if of is None else (of,)), *(i for i, _ in choice)], 2)
         weight = choice[0][1]
         for _, w in choice[1:]:
             weight = weight * w
-        values = channels_last.op("gather_nd", index, batch=1, clamp=True)
+        values = channels_last.op("gather_nd", index, batch=1 if of is None else 0, clamp=True)
         part = values * weight.cast(x.dtype).reshape(n, points, 1)
         total = part if total is None else total.op(combine, part)
     assert total is not None, "there is at least one tap"
-    return total.transpose(0, 2, 1)
+    return total
 
 
 # --------------------------------------------------------------------------- grid sample
@@ -145,7 +157,7 @@ def _grid_sample(node: Node) -> OnnxValue:
     inside: Inside = {"zeros": _zeros_outside, "border": _edge_outside, "reflection": _reflected(low, more)}[
         padding
     ]
-    y = sample(x, places, mode, inside)
+    y = sample(x, places, mode, inside).transpose(0, 2, 1)
     return y.reshape(x.shape[0], x.shape[1], *dims).value
 
 
@@ -200,19 +212,23 @@ def _roi_align(node: Node) -> OnnxValue:
             length = length.op("maximum", 1.0)
         size = length / float(out[d])
         number = size.op("ceil").clamp(1.0, 2.0**20) if not ratio else size * 0.0 + float(ratio)
-        most = number.cast(dt.I64).over("max").op("maximum", 1).control()
+        most = lit(ratio) if ratio else number.cast(dt.I64).over("max").op("maximum", 1).control()
         steps = arange(node, most, dt.F32).reshape(1, 1, most)
         bins = arange(node, out[d], dt.F32).reshape(1, out[d], 1)
         column = (regions, 1, 1)
         at = (bins + (steps + 0.5) / number.reshape(*column)) * size.reshape(*column)
         coordinates.append(at + first.reshape(*column))
         counts.append((number, most))
-    return _pooled(x.gather(batch), coordinates, counts, mode).value
+    images = arange(node, x.shape[0]).gather(batch)  # a number that is none is told of
+    return _pooled(x, images, coordinates, counts, mode).value
 
 
-def _pooled(x: Term, coordinates: Sequence[Term], counts: Sequence[tuple[Term, Int]], mode: str) -> Term:
-    node, (regions, channels) = x.node, x.shape[:2]
+def _pooled(
+    x: Term, images: Term, coordinates: Sequence[Term], counts: Sequence[tuple[Term, Int]], mode: str
+) -> Term:
+    node, channels = x.node, x.shape[1]
     rows, columns = coordinates
+    regions = rows.shape[0]
     (_, h, sh), (_, w, sw) = rows.shape, columns.shape
     shape = (regions, h, sh, w, sw)
     ys = rows.reshape(regions, h, sh, 1, 1).broadcast(shape)
@@ -227,21 +243,21 @@ def _pooled(x: Term, coordinates: Sequence[Term], counts: Sequence[tuple[Term, I
     flat = [t.clamp(0.0, _size(node, size) - 1.0) for t, size in zip(flat, x.shape[2:], strict=True)]
     # The greatest is taken over the weighted taps, as the specification's reference does.
     combine = "maximum" if mode == "max" else "add"
-    values = sample(x, flat, "linear", _edge_outside, combine)
-    values = seen.reshape(regions, 1, points).where(values, 0.0)
-    values = values.reshape(regions, channels, *shape[1:])
+    values = sample(x, flat, "linear", _edge_outside, combine, images=images)
+    values = seen.reshape(regions, points, 1).where(values, 0.0)
+    values = values.reshape(*shape, channels)
     own: Term | None = None
-    for (number, most), place in zip(counts, (3, 5), strict=True):
+    for (number, most), place in zip(counts, (2, 4), strict=True):
         spread = [1] * 6
         spread[place] = most  # type: ignore[call-overload]
         here = arange(node, most, dt.F32).reshape(*spread) < number.reshape(regions, *[1] * 5)
         own = here if own is None else own & here
     assert own is not None, "there are two axes"
     if mode == "max":
-        return own.where(values, float("-inf")).over("max", 3, 5)
-    total = own.where(values, 0.0).over("sum", 3, 5)
+        return own.where(values, float("-inf")).over("max", 2, 4).transpose(0, 3, 1, 2)
+    total = own.where(values, 0.0).over("sum", 2, 4)
     samples = counts[0][0] * counts[1][0]
-    return total / samples.reshape(regions, 1, 1, 1)
+    return (total / samples.reshape(regions, 1, 1, 1)).transpose(0, 3, 1, 2)
 
 
 # --------------------------------------------------------------------------- deformable
@@ -279,7 +295,7 @@ def _deform_conv(node: Node) -> OnnxValue:
     per = _exact(node, channels, moved)
     spatial = x.shape[2:]
     grouped = x.reshape(n * moved, per, *spatial)
-    values = sample(grouped, places, "linear", _zeros_outside)
+    values = sample(grouped, places, "linear", _zeros_outside).transpose(0, 2, 1)
     values = values.reshape(n * moved, per, taps, points)
     if node.has(4):
         values = values * term(node, 4).reshape(n * moved, 1, taps, points)

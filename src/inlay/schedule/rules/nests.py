@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
-from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Select, Unary, UnaryOp
+from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Load, Select, Unary, UnaryOp
 from inlay.loop.stmt import Block, For, LoopKind, Stmt
 from inlay.loop.walk import (
     blocks_of,
@@ -93,11 +93,21 @@ def operations(s: Stmt) -> int:
     return total
 
 
-def width(block: Block, target: Target) -> int:
-    """Return the lanes for a block: a full register of its widest element format."""
-    formats = [x.buffer.dtype for x in loads_of(block)]
+def width(block: Block, target: Target, along: Sym | None = None) -> int:
+    """Return the lanes for a block: a full register of its widest element format.
+
+    What does not depend on the loop over lanes, if that is given, is one number for all of them.
+    """
+    pairs = zip(block.iters, block.bindings, strict=True)
+    same = set[Sym]() if along is None else {i.sym for i, b in pairs if along not in symbols(b)}
+    loads = [x for x in loads_of(block) if along is None or not _symbols_of(x) <= same]
+    formats = [x.buffer.dtype for x in loads]
     formats += [s.buffer.dtype for s in stores_of(block.body)]
     return min(target.lanes(d.itemsize) for d in formats)
+
+
+def _symbols_of(load: Load) -> set[Sym]:
+    return {x for e in load.indices for x in symbols(e)}
 
 
 def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
@@ -121,7 +131,7 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
     """
     body = s.loop(loop)
     block = next(blocks_of(body))
-    size = width(block, target)
+    size = width(block, target, body.var)
     extent = body.extent.value
     cheap = operations(block.body) <= CHEAP_BODY
     if extent is not None and extent < size:

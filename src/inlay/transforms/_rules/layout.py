@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inlay.arith.expr import lit
+from inlay.arith.expr import Int, lit
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.types import IntType, TensorType
@@ -201,16 +201,24 @@ def _padded_convolution(matched: RuleMatch) -> Expr | None:
     return matched.make(matched.name, (pad.args[0], *matched.args[1:]), replace(attrs, pads=total))
 
 
-def _tile_of_one(matched: RuleMatch) -> Expr | None:
-    """Copies along axes of length 1 are a broadcast."""
+def _tiles_as_broadcast(matched: RuleMatch) -> Expr | None:
+    """Copies side by side are a broadcast along an axis in front of the one that is copied."""
     source, times, result = matched.args[0].type, matched.args[1], matched.type
     if not isinstance(source, TensorType) or result is None or not isinstance(times, Const):
         return None
     if not isinstance(times.value, tuple) or len(times.value) != len(source.shape):
         return None
-    if any(d != 1 and n != 1 for d, n in zip(source.shape, times.value, strict=True)):
-        return None
-    return matched.make("broadcast_to", (matched.args[0], make.shape_const(result.shape, matched.call.span)))
+    opened: list[Int] = []
+    wide: list[Int] = []
+    for d, n in zip(source.shape, times.value, strict=True):
+        if d != 1 and n != 1:
+            opened, wide = [*opened, lit(1)], [*wide, n]
+        opened.append(d)
+        wide.append(n if d == 1 else d)
+    span = matched.call.span
+    one = matched.bind("reshape", (matched.args[0], make.shape_const(opened, span)))
+    copies = matched.bind("broadcast_to", (one, make.shape_const(wide, span)))
+    return matched.make("reshape", (copies, make.shape_const(result.shape, span)))
 
 
 def _unbroadcast(matched: RuleMatch) -> Expr | None:
@@ -268,7 +276,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_unchanged, _reshape_of_reshape, _reshape_of_reduction, _split_before_transpose),
     "transpose": (_identity_transpose, _transpose_of_transpose, _transpose_over_reshape),
     "broadcast_to": (_unchanged,),
-    "tile": (_unchanged, _tile_of_one),
+    "tile": (_unchanged, _tiles_as_broadcast),
     "slice": (_whole_slice,),
     "gather": (_row,),
     "pad": (_no_padding,),
