@@ -76,14 +76,15 @@ def test_left_where_it_is(a: Dims, b: Dims) -> None:
     assert "cache_read" not in [step.primitive for step in s.trace]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rows", [96, 97, 100])
 def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
+    """Those of blocks, or tiles where no number of rows divides into equal ones."""
     f = two_factors((rows, 40), (40, 8), bias=True)
     s = Schedule(f)
     contraction(s, SMALL)
     lowered = hold_law(f, s)
-    assert ("parallel" in print_function(lowered)) == (rows != 97), "97 rows have no equal blocks"
+    assert "parallel" in print_function(lowered)
 
 
 @pytest.mark.sample(2)

@@ -33,8 +33,10 @@ from math import inf, prod
 from inlay.arith.expr import Int, Sym, coefficient, symbols
 from inlay.loop.buffer import Scope
 from inlay.loop.deps import region
+from inlay.loop.inits import mentioned
+from inlay.loop.scalar import Select
 from inlay.loop.stmt import Alloc, Block, IterKind
-from inlay.loop.walk import blocks_of, loads_of, stmts_below, stores_of
+from inlay.loop.walk import blocks_of, loads_of, scalars_below, stmts_below, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_write import cache_write
@@ -306,14 +308,18 @@ def _columns(s: Schedule, nest: _Nest) -> list[str]:
 
 
 def _vectors_of_columns(block: Block, nest: _Nest) -> int:
-    """Return how many vectors of columns are reduced at a time."""
-    columns = nest.spatial[-1].value
-    if columns is None or columns < 2 * nest.size or operations(block.body) > CHEAP_BODY:
+    """Return how many vectors of columns are reduced at a time: so that few are left out of the last ones."""
+    last, columns = [i for i in block.iters if i.kind is IterKind.SPATIAL][-1], nest.spatial[-1].value
+    if columns is None or columns <= nest.size or operations(block.body) > CHEAP_BODY:
         return 1
-    whole = [n for n in (WIDE_VECTORS, 3, 2) if columns % (n * nest.size) == 0]
-    if whole or columns < WIDE_VECTORS * nest.size or is_narrow(block):
-        return max(whole, default=1)
-    return WIDE_VECTORS
+    below = (y for x in stores_of(block.body) for y in scalars_below(x.value))
+    tests = [block.predicate, *(x.condition for x in below if isinstance(x, Select))]
+    is_tested = any(x is not None and last.sym in mentioned(x) for x in tests)
+    if is_tested or (is_narrow(block) and columns % nest.size):
+        return 1
+    vectors = -(-columns // nest.size)
+    sizes = [n for n in range(WIDE_VECTORS, 1, -1) if vectors % n == 0 or not is_narrow(block)]
+    return min(sizes, key=lambda n: -(-vectors // n) * n, default=1)
 
 
 def _cut_lanes(s: Schedule, loop: str, size: int, count: int) -> tuple[str, list[str]]:
