@@ -77,6 +77,7 @@ TENSOR = (
     eliminate_dead.PASS,  # what floats were computed for integers is not to be folded
     fold_constants.PASS,
     eliminate_common.PASS,
+    simplify_algebra.PASS,
     grow_in_place.PASS,
     grow_state.PASS,
     update_state.PASS,

@@ -4,8 +4,8 @@ The rules are in `_rules/`, by what they are about: `identities` (what does noth
 form), `layout` (reshapes and transposes), `weights` (constants that move into weights, batch
 normalization), `idioms` (normalizations and activations that exporters spell out), `distances` (what is
 known of shifts), `repeats` (factors of products that are copied for several heads), `products` (factors
-that are scaled, or transposed for a few rows). Each file has a table from the operator to its rules; they
-are tried in that order, and what a rule answers is simplified again.
+that are scaled, or transposed for a few rows), `updates` (of parts). Each file has a table from the operator
+to its rules; they are tried in that order, and what a rule answers is simplified again.
 
 A rule answers with the same value up to rounding: a sum in another order, constants combined in
 advance. What a replaced form needed stays for `eliminate_dead` to find. No rule looks through an
@@ -20,7 +20,7 @@ from inlay.ir.expr import Call, Expr, Function, OpRef, Var
 from inlay.ir.module import Module
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_function
-from inlay.transforms._rules import distances, identities, idioms, layout, products, repeats, weights
+from inlay.transforms._rules import distances, identities, idioms, layout, products, repeats, updates, weights
 from inlay.transforms._rules.rule_match import RewriteContext, Rule, RuleMatch
 
 _MOST_STEPS = 20
@@ -29,7 +29,7 @@ _MOST_STEPS = 20
 
 def _merge_tables() -> dict[str, tuple[Rule, ...]]:
     merged: dict[str, tuple[Rule, ...]] = {}
-    for part in (identities, layout, idioms, weights, distances, repeats, products):
+    for part in (identities, layout, idioms, weights, distances, repeats, updates, products):
         for name, rules in part.RULES.items():
             merged[name] = merged.get(name, ()) + rules
     return merged

@@ -1232,3 +1232,56 @@ fn main<b, n>(
   let t: (Tensor[n, b, 6, f32], Tensor[n, 6, f32]) = (add_2, matmul_2);
   t
 }
+
+// ---- axes behind that of a running total are one
+fn main(x: Tensor[2, 3, 4, 5, f32]) -> (Tensor[2, 3, 4, 5, f32], Tensor[2, 3, 4, 5, f32]) {
+  (cumsum{axis=1}(x), cumsum{axis=2}(x))
+}
+// ====
+fn main(x: Tensor[2, 3, 4, 5, f32]) -> (Tensor[2, 3, 4, 5, f32], Tensor[2, 3, 4, 5, f32]) {
+  let reshape_1: Tensor[2, 3, 20, f32] = reshape(x, shape(2, 3, 20));
+  let cumsum_1: Tensor[2, 3, 20, f32] = cumsum{axis=1}(reshape_1);
+  let cumsum_2: Tensor[2, 3, 4, 5, f32] = reshape(cumsum_1, shape(2, 3, 4, 5));
+  let cumsum_3: Tensor[2, 3, 4, 5, f32] = cumsum{axis=2}(x);
+  let t: (Tensor[2, 3, 4, 5, f32], Tensor[2, 3, 4, 5, f32]) = (cumsum_2, cumsum_3);
+  t
+}
+
+// ---- rows that are replaced between two transposes are replaced where they are
+fn main<n>(x: Tensor[2, 9, 4, f32], at: Tensor[n, 1, i64], new: Tensor[n, 2, 4, f32]) -> Tensor[2, 9, 4, f32] {
+  transpose{perm=[1, 0, 2]}(scatter_nd(transpose{perm=[1, 0, 2]}(x), at, new))
+}
+// ====
+fn main<n>(
+  x: Tensor[2, 9, 4, f32],
+  at: Tensor[n, 1, i64],
+  new: Tensor[n, 2, 4, f32]
+) -> Tensor[2, 9, 4, f32] {
+  let reshape_1: Tensor[1, n, 1, i64] = reshape(at, shape(1, n, 1));
+  let broadcast_to_1: Tensor[2, n, 4, i64] = broadcast_to(reshape_1, shape(2, n, 4));
+  let transpose_1: Tensor[2, n, 4, f32] = transpose{perm=[1, 0, 2]}(new);
+  let transpose_2: Tensor[2, 9, 4, f32] = scatter_elements{axis=1}(x, broadcast_to_1, transpose_1);
+  transpose_2
+}
+
+// ---- not where the order stays another one, nor single elements
+fn main(x: Tensor[2, 9, 4, f32], a: Tensor[3, 1, i64], r: Tensor[3, 2, 4, f32], b: Tensor[3, 2, i64], e: Tensor[3, 4, f32]) {
+  let y = transpose{perm=[1, 0, 2]}(x);
+  (transpose{perm=[2, 0, 1]}(scatter_nd(y, a, r)), transpose{perm=[1, 0, 2]}(scatter_nd(y, b, e)))
+}
+// ====
+fn main(
+  x: Tensor[2, 9, 4, f32],
+  a: Tensor[3, 1, i64],
+  r: Tensor[3, 2, 4, f32],
+  b: Tensor[3, 2, i64],
+  e: Tensor[3, 4, f32]
+) -> (Tensor[4, 9, 2, f32], Tensor[2, 9, 4, f32]) {
+  let y: Tensor[9, 2, 4, f32] = transpose{perm=[1, 0, 2]}(x);
+  let scatter_nd_1: Tensor[9, 2, 4, f32] = scatter_nd(y, a, r);
+  let transpose_1: Tensor[4, 9, 2, f32] = transpose{perm=[2, 0, 1]}(scatter_nd_1);
+  let scatter_nd_2: Tensor[9, 2, 4, f32] = scatter_nd(y, b, e);
+  let transpose_2: Tensor[2, 9, 4, f32] = transpose{perm=[1, 0, 2]}(scatter_nd_2);
+  let t: (Tensor[4, 9, 2, f32], Tensor[2, 9, 4, f32]) = (transpose_1, transpose_2);
+  t
+}

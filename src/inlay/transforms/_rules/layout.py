@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, lit, product
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
 from inlay.ir.types import IntType, TensorType
@@ -13,7 +13,7 @@ from inlay.ops.convolution import ConvAttrs
 from inlay.ops.indexing import GatherAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.ops.padding import PadAttrs, PadMode
-from inlay.ops.reduction import ReduceAttrs
+from inlay.ops.reduction import CumulativeAttrs, ReduceAttrs
 from inlay.transforms._axes import split_axes
 from inlay.transforms._rules.rule_match import Rule, RuleMatch, attrs_of, is_exactly, rank
 
@@ -249,6 +249,25 @@ BROADCASTING = tuple(
     ).split()
 )
 
+# --------------------------------------------------------------------------- running totals
+
+
+def _totals_of_lines(matched: RuleMatch) -> Expr | None:
+    """Axes behind that of a running total are one: its kernel takes neighboring lines together."""
+    x, attrs = matched.args[0], matched.attrs(CumulativeAttrs)
+    if matched.type is None or not isinstance(x.type, TensorType):
+        return None
+    shape = x.type.shape
+    axis = attrs.axis % len(shape)
+    if len(shape) - axis < 3:
+        return None
+    span = matched.call.span
+    flat = make.shape_const((*shape[: axis + 1], product(shape[axis + 1 :])), span)
+    lines = matched.bind("reshape", (x, flat))
+    totals = matched.bind(matched.name, (lines,), replace(attrs, axis=axis))
+    return matched.make("reshape", (totals, make.shape_const(shape, span)))
+
+
 # --------------------------------------------------------------------------- gather
 
 
@@ -280,6 +299,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "slice": (_whole_slice,),
     "gather": (_row,),
     "pad": (_no_padding,),
+    "cumsum": (_totals_of_lines,),
+    "cumprod": (_totals_of_lines,),
     "concat": (_single,),
     "conv": (_padded_convolution,),
     "conv_nhwc": (_padded_convolution,),
