@@ -1265,23 +1265,23 @@ fn main<n>(
 }
 
 // ---- not where the order stays another one, nor single elements
-fn main(x: Tensor[2, 9, 4, f32], a: Tensor[3, 1, i64], r: Tensor[3, 2, 4, f32], b: Tensor[3, 2, i64], e: Tensor[3, 4, f32]) {
+fn main(x: Tensor[9, 9, 4, f32], a: Tensor[3, 1, i64], r: Tensor[3, 9, 4, f32], b: Tensor[3, 2, i64], e: Tensor[3, 4, f32]) {
   let y = transpose{perm=[1, 0, 2]}(x);
   (transpose{perm=[2, 0, 1]}(scatter_nd(y, a, r)), transpose{perm=[1, 0, 2]}(scatter_nd(y, b, e)))
 }
 // ====
 fn main(
-  x: Tensor[2, 9, 4, f32],
+  x: Tensor[9, 9, 4, f32],
   a: Tensor[3, 1, i64],
-  r: Tensor[3, 2, 4, f32],
+  r: Tensor[3, 9, 4, f32],
   b: Tensor[3, 2, i64],
   e: Tensor[3, 4, f32]
-) -> (Tensor[4, 9, 2, f32], Tensor[2, 9, 4, f32]) {
-  let y: Tensor[9, 2, 4, f32] = transpose{perm=[1, 0, 2]}(x);
-  let scatter_nd_1: Tensor[9, 2, 4, f32] = scatter_nd(y, a, r);
-  let transpose_1: Tensor[4, 9, 2, f32] = transpose{perm=[2, 0, 1]}(scatter_nd_1);
-  let scatter_nd_2: Tensor[9, 2, 4, f32] = scatter_nd(y, b, e);
-  let transpose_2: Tensor[2, 9, 4, f32] = transpose{perm=[1, 0, 2]}(scatter_nd_2);
-  let t: (Tensor[4, 9, 2, f32], Tensor[2, 9, 4, f32]) = (transpose_1, transpose_2);
+) -> (Tensor[4, 9, 9, f32], Tensor[9, 9, 4, f32]) {
+  let y: Tensor[9, 9, 4, f32] = transpose{perm=[1, 0, 2]}(x);
+  let scatter_nd_1: Tensor[9, 9, 4, f32] = scatter_nd(y, a, r);
+  let transpose_1: Tensor[4, 9, 9, f32] = transpose{perm=[2, 0, 1]}(scatter_nd_1);
+  let scatter_nd_2: Tensor[9, 9, 4, f32] = scatter_nd(y, b, e);
+  let transpose_2: Tensor[9, 9, 4, f32] = transpose{perm=[1, 0, 2]}(scatter_nd_2);
+  let t: (Tensor[4, 9, 9, f32], Tensor[9, 9, 4, f32]) = (transpose_1, transpose_2);
   t
 }
