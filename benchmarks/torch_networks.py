@@ -1,10 +1,11 @@
 """Networks beside the set, written in PyTorch and exported, against onnxruntime and OpenVINO.
 
-    python benchmarks/torch_networks.py [--only NAME ...] [--threads N ...] [--rounds R] [--seconds S]
+    python benchmarks/torch_networks.py [--only NAME ...] [--threads N ...] [--rounds R] [--graph]
 
 What the set of `networks.py` has none of: gated and dilated convolutions over lines, windows of attention,
-convolutions with few output channels, rotary positions, volumes. Weights are random. Columns and turns are
-those of `networks.py`; so are the peers. `pip install -e '.[peers]'` brings PyTorch.
+convolutions with few output channels, rotary positions, volumes, steps over caches. Weights are random.
+Columns and turns are those of `networks.py`; so are the peers. `--graph` exports by `torch.export`, which
+writes attention in another way. `pip install -e '.[peers]'` brings PyTorch.
 """
 
 from __future__ import annotations
@@ -139,6 +140,55 @@ class Rotary(nn.Module):
         x = x + self.o((scores @ v).transpose(1, 2).reshape(n, tokens, width))
         y = self.normed(x, 1)
         return x + self.down(functional.silu(self.gate(y)) * self.up(y))
+
+
+class Cached(nn.Module):
+    """A layer of a decoder over the keys and values of earlier steps, which heads share."""
+
+    def __init__(self, width: int, heads: int, shared: int) -> None:
+        super().__init__()
+        self.heads, self.shared, self.size = heads, shared, width // heads
+        self.q, self.o = nn.Linear(width, width), nn.Linear(width, width)
+        self.k, self.v = (nn.Linear(width, shared * self.size) for _ in range(2))
+        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(2)])
+        self.inner = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: torch.Tensor, *past: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the result, and all keys and values."""
+        n, tokens, width = x.shape
+        y = self.norms[0](x)
+        q = self.q(y).reshape(n, tokens, self.heads, self.size).transpose(1, 2)
+        new = (f(y).reshape(n, tokens, self.shared, self.size).transpose(1, 2) for f in (self.k, self.v))
+        kept = [torch.cat(pair, 2) for pair in zip(past, new, strict=True)]
+        k, v = (
+            z[:, :, None]
+            .expand(n, self.shared, self.heads // self.shared, z.shape[2], self.size)
+            .reshape(n, self.heads, z.shape[2], self.size)
+            for z in kept
+        )
+        y = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, tokens, width)
+        x = x + self.o(y)
+        return (x + self.inner(self.norms[1](x)), *kept)
+
+
+class Branches(nn.Module):
+    """The mean of convolutions over a line, of several windows and dilations, one behind the other."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(
+            [nn.Sequential(*(self.layer(width, k, d) for d in (1, 3, 5))) for k in (3, 7, 11)]
+        )
+
+    def layer(self, width: int, k: int, d: int) -> nn.Module:
+        """Return two convolutions of a window, the first of which is dilated."""
+        first = nn.Conv1d(width, width, k, dilation=d, padding=(k - 1) * d // 2)
+        second = nn.Conv1d(width, width, k, padding=k // 2)
+        return Residual(nn.LeakyReLU(0.1), first, nn.LeakyReLU(0.1), second)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the result."""
+        return sum(branch(x) for branch in self.branches) / len(self.branches)
 
 
 class Excited(nn.Module):
@@ -303,23 +353,46 @@ def lstm() -> Made:
     return Recurrent(nn.LSTM(40, 256, 2, batch_first=True), 256, 30), (torch.randn(8, 30, 40),)
 
 
+def vocoder() -> Made:
+    """HiFi-GAN, small: transposed convolutions over a line and many windows."""
+    layers: list[nn.Module] = [nn.Conv1d(80, 256, 7, padding=3)]
+    width = 256
+    for k, stride in ((16, 8), (16, 8), (4, 2), (4, 2)):
+        up = nn.ConvTranspose1d(width, width // 2, k, stride, (k - stride) // 2)
+        layers += [nn.LeakyReLU(0.1), up, Branches(width // 2)]
+        width //= 2
+    layers += [nn.LeakyReLU(0.1), nn.Conv1d(width, 1, 7, padding=3), nn.Tanh()]
+    return nn.Sequential(*layers), (torch.randn(1, 80, 32),)
+
+
+def cached() -> Made:
+    """A step of a decoder behind 1,900 tokens; eight heads share the keys and values of two."""
+    past = [torch.randn(1, 2, 1900, 64) for _ in range(2)]
+    return Cached(512, 8, 2), (torch.randn(1, 1, 512), *past)
+
+
+def beams() -> Made:
+    """A step of five beams over 1,500 frames, whose heads have keys of their own."""
+    past = [torch.randn(5, 6, 1500, 64) for _ in range(2)]
+    return Cached(384, 6, 6), (torch.randn(5, 1, 384), *past)
+
+
 MODELS: tuple[Callable[[], Made], ...] = (
     convnext, wavenet, conformer, swin, decoder, regnet,
-    superresolution, dilated, diffusion, volumes, gru, lstm,
+    superresolution, dilated, diffusion, volumes, gru, lstm, vocoder, cached, beams,
 )  # fmt: skip
 
 
-def case(make: Callable[[], Made]) -> Case:
-    """Return a model as a row of the table."""
+def case(make: Callable[[], Made], *, graph: bool = False) -> Case:
+    """Return a model as a row of the table, exported as a script or by `torch.export`."""
     torch.manual_seed(1)
     module, inputs = make()
     names = [f"x{i}" for i in range(len(inputs))]
     stream = io.BytesIO()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(
-            module.eval(), tuple(inputs), stream, input_names=names, opset_version=17, dynamo=False
-        )
+        settings = {"input_names": names, "opset_version": 18 if graph else 17, "dynamo": graph}
+        torch.onnx.export(module.eval(), tuple(inputs), stream, **settings)
     arrays = {name: x.numpy() for name, x in zip(names, inputs, strict=True)}
     return Case(
         make.__name__, lambda: onnx.load_from_string(stream.getvalue()), lambda: arrays, is_in_set=False
@@ -335,13 +408,14 @@ def main() -> None:
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each engine in a round")
+    parser.add_argument("--graph", action="store_true", help="export by torch.export")
     given = parser.parse_args()
     given.peers, given.no_costs, given.accuracy = ["onnxruntime", "openvino"], True, 1e-4
     peak = measured_peak(host())
     print(heading(given.peers), flush=True)
     for make in MODELS:
         if any(part in make.__name__ for part in given.only):
-            row = case(make)
+            row = case(make, graph=given.graph)
             for threads in given.threads:
                 print(line(measured(row, threads, peak, given)), flush=True)
 

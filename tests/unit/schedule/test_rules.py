@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import F32, I8, I32, U8
-from inlay.arith.expr import Int
+from inlay.arith.dtype import F32, I8, I32, I64, U8
+from inlay.arith.expr import Int, to_int
 from inlay.interp import loop as interp
 from inlay.loop import te
 from inlay.loop.from_te import from_te
@@ -17,6 +17,7 @@ from inlay.loop.verify import check
 from inlay.loop.walk import blocks_of
 from inlay.lower.lower import lower
 from inlay.machine.target import Target
+from inlay.ops._indices import clamped
 from inlay.schedule.choose import schedule
 from tests.unit.schedule.programs import dim, elementwise, gave_up, gemm, hold_law, layer_norm, softmax
 
@@ -270,6 +271,14 @@ def test_few_bytes_are_a_part_of_a_vector_if_they_fill_it(channels: int, *, is_s
     y = te.compute((channels,), lambda c: te.max_over([r], x[r, c]), name="y")
     s = schedule(from_te("f", [x], [y]), Target(vector_bytes=32))
     assert (f"in 0..{channels} vector" in print_function(s.function)) == is_short
+
+
+def test_indices_of_a_row_leave_its_vectors_whole() -> None:
+    """They are 64 bits wide, but one number for all lanes."""
+    x, rows = te.placeholder((9, 32), F32, "x"), te.placeholder((6,), I64, "rows")
+    y = te.compute((6, 32), lambda i, c: x[clamped(rows[i], to_int(9)), c] * 2.0, name="y")
+    text = scheduled(from_te("f", [x, rows], [y]))
+    assert "in 0..8 vector" in text
 
 
 def test_contractions_without_a_rule_of_their_own() -> None:
