@@ -149,7 +149,9 @@ def folder(tmp_path, monkeypatch, tmp_path_factory):
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "raises.py").write_text("raise KeyError('no\\x1b[31m')")
     (tmp_path / "exits.py").write_text("import sys; sys.exit(70)")
-    monkeypatch.setattr(serve, "threading", SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda: None)))
+    monkeypatch.setattr(
+        serve, "threading", SimpleNamespace(Event=lambda: SimpleNamespace(wait=lambda _: True))
+    )
     monkeypatch.setattr(
         serve,
         "signal",
