@@ -57,16 +57,29 @@ def _split_before_transpose(matched: RuleMatch) -> Expr | None:
     transpose = matched.only_producer(matched.args[0], "transpose")
     if transpose is None or matched.producer(transpose.args[0], "reshape") is None or matched.type is None:
         return None
-    perm, moved = attrs_of(transpose, PermAttrs).perm, matched.args[0].type
-    assert isinstance(moved, TensorType), "a reshape of a tensor"
-    parts = split_axes(moved.shape, matched.type.shape)
+    opened = _split_in_front(matched, transpose, matched.args[0], matched.type)
+    return None if opened is None else matched.make("transpose", (opened[0],), PermAttrs(opened[1]))
+
+
+def _split_in_front(
+    matched: RuleMatch, transpose: Call, moved: Expr, split: TensorType
+) -> tuple[Expr, tuple[int, ...]] | None:
+    """Split axes in front of a transpose as a reshape behind it does.
+
+    Returns:
+        What is split, and the transpose of it that gives the same; None where a reshape does more.
+    """
+    assert isinstance(moved.type, TensorType), "a transpose of a tensor"
+    parts = split_axes(moved.type.shape, split.shape)
     if parts is None:
         return None
-    order = [axis for i in range(len(perm)) for axis in parts[perm.index(i)]]
-    shape = [matched.type.shape[axis] for axis in order]
-    opened = matched.bind("reshape", (transpose.args[0], make.shape_const(shape, matched.call.span)))
-    back = tuple([order.index(axis) for axis in range(len(order))])
-    return matched.make("transpose", (opened,), PermAttrs(back))
+    before = attrs_of(transpose, PermAttrs).perm
+    # parts[i] are the axes of the split result that axis i of the middle became.
+    source_order = sorted(range(len(before)), key=lambda i: before[i])
+    order = [axis for i in source_order for axis in parts[i]]
+    shape = make.shape_const([split.shape[axis] for axis in order], matched.call.span)
+    opened = matched.bind("reshape", (transpose.args[0], shape))
+    return opened, tuple([order.index(axis) for axis in range(len(order))])
 
 
 # --------------------------------------------------------------------------- transpose
@@ -104,21 +117,13 @@ def _transpose_over_reshape(matched: RuleMatch) -> Expr | None:
     inner = None if reshape is None else matched.producer(reshape.args[0], "transpose")
     if reshape is None or inner is None:
         return None
-    middle, split = reshape.args[0].type, matched.args[0].type
-    assert isinstance(middle, TensorType), "a reshape of a tensor"
+    split = matched.args[0].type
     assert isinstance(split, TensorType), "a reshape of a tensor"
-    parts = split_axes(middle.shape, split.shape)
-    if parts is None:
+    opened = _split_in_front(matched, inner, reshape.args[0], split)
+    if opened is None:
         return None
-    before = attrs_of(inner, PermAttrs).perm
-    # parts[i] are the axes of the split result that axis i of the middle became.
-    source_order = sorted(range(len(before)), key=lambda i: before[i])
-    order = [axis for i in source_order for axis in parts[i]]
-    shape = [split.shape[axis] for axis in order]
-    position = {axis: i for i, axis in enumerate(order)}
-    perm = tuple([position[axis] for axis in matched.attrs(PermAttrs).perm])
-    opened = matched.bind("reshape", (inner.args[0], make.shape_const(shape, matched.call.span)))
-    return matched.make("transpose", (opened,), PermAttrs(perm))
+    perm = tuple([opened[1][axis] for axis in matched.attrs(PermAttrs).perm])
+    return matched.make("transpose", (opened[0],), PermAttrs(perm))
 
 
 def _rows_behind_product(matched: RuleMatch) -> Expr | None:
