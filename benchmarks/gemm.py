@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -112,10 +113,22 @@ def runner(f: LoopFunction, target: Target, buffers: list[np.ndarray], ints: Seq
     return lambda: [mapped.call(s, [*buffers, scratch], ints) for s in symbols]
 
 
-def peak(target: Target) -> float:
-    """Return FLOP/s of independent multiply-adds in registers."""
-    # So many steps that what a call takes is less than a hundredth.
-    lanes, count, steps = target.lanes(4), target.vector_registers * 3 // 4, 200_000
+@dataclass(frozen=True)
+class Peak:
+    """A loop of independent multiply-adds in registers.
+
+    Attributes:
+        call: runs it.
+        work: its floating-point operations.
+    """
+
+    call: Callable[[], object]
+    work: float
+
+
+def peak_loop(target: Target) -> Peak:
+    """Return the loop that shows the peak of a processor; it runs for some milliseconds."""
+    lanes, count, steps = target.lanes(4), target.vector_registers * 3 // 4, 2_000_000
     text = f"""lowered func peak(x: f32[{lanes}]) -> (y: f32[{count}, {lanes}]) {{
       alloc a: f32[{count}, {lanes}] @register
       for r in 0..{count} unroll {{ for l in 0..{lanes} vector {{ a[r, l] = x[l] }} }}
@@ -123,7 +136,13 @@ def peak(target: Target) -> float:
         a[r, l] = fma(a[r, l], x[0], x[1]) }} }} }}
       for r in 0..{count} unroll {{ for l in 0..{lanes} vector {{ y[r, l] = a[r, l] }} }} }}"""
     work = runner(parse_function(text), target, [aligned((lanes,), noise=1), aligned((count, lanes))])
-    return 2 * count * lanes * steps / least_seconds(work, 1.0)
+    return Peak(work, 2.0 * count * lanes * steps)
+
+
+def peak(target: Target) -> float:
+    """Return FLOP/s of independent multiply-adds in registers."""
+    loop = peak_loop(target)
+    return loop.work / least_seconds(loop.call, 1.0)
 
 
 def kernel(

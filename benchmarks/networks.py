@@ -8,8 +8,9 @@ turns in rounds, so that other load on the machine meets all of them, and an eng
 least. A ratio is a peer's time over ours, the median over rounds; the column `ratio` is that of the best
 peer, above 1 is faster than it. With one thread a long call is timed by the processor time of the process.
 
-`% peak` is the share of the peak of multiply-adds, measured in this run and multiplied by the threads, at
-our least time: nominal products, so that Winograd's form counts as the plain sum. `read` and `compile` are
+`% peak` is the share of the peak of multiply-adds, multiplied by the threads, at our least time: nominal
+products, so that Winograd's form counts as the plain sum. The loop of the peak takes turns with the engines,
+as clocks change by a tenth within a run. `read` and `compile` are
 processor seconds in a process of their own with an empty cache, all threads and children, `inductor s` for
 `torch.compile` with its first call; `MB` is what is resident at the peak of both beyond the imported library,
 `ort MB` the same of onnxruntime's session. `pip install -e '.[peers]'` brings all peers.
@@ -36,6 +37,7 @@ import onnx
 
 import inlay
 import peers
+from gemm import Peak, peak_loop
 from inlay.machine.target import host
 from measure import least
 from network_cases import CASES, Arrays, Case, flops
@@ -97,6 +99,7 @@ class Row:
         network, threads: what.
         ours: least milliseconds.
         ratios: for each peer, the median over rounds of its time over ours; a reason where it has none.
+        peak: multiply-adds of one thread, FLOP/s, in the same rounds.
         share: of the peak of multiply-adds.
         read, compile: processor seconds.
         inductor: those of `torch.compile` and the first call.
@@ -108,6 +111,7 @@ class Row:
     is_in_set: bool
     ours: float = 0.0
     ratios: dict[str, float | str] = field(default_factory=dict[str, float | str])
+    peak: float = 0.0
     share: float = 0.0
     read: float = 0.0
     compile: float = 0.0
@@ -160,7 +164,7 @@ def costs(engine: str, path: Path, threads: int) -> tuple[float, float, float]:
     return read, compiling, most
 
 
-def measured(case: Case, threads: int, peak: float, given: argparse.Namespace) -> Row:
+def measured(case: Case, threads: int, peak: Peak, given: argparse.Namespace) -> Row:
     """Compare outputs, then time all engines."""
     row, model, inputs = Row(case.name, threads, case.is_in_set), case.make(), case.inputs()
     with tempfile.TemporaryDirectory() as folder:
@@ -176,9 +180,10 @@ def measured(case: Case, threads: int, peak: float, given: argparse.Namespace) -
                 row.ort_megabytes = costs("onnxruntime", path, threads)[2]
             if "inductor" in calls:
                 row.inductor = costs("inductor", path, threads)[1]
-    times = turns(calls, threads, given.rounds, given.seconds)
+    times = turns({"peak": peak.call, **calls}, threads, given.rounds, given.seconds)
+    row.peak = peak.work / min(times.pop("peak"))
     ours = times.pop("inlay")
-    row.ours, row.share = 1e3 * min(ours), work / min(ours) / (peak * threads)
+    row.ours, row.share = 1e3 * min(ours), work / min(ours) / (row.peak * threads)
     for name, theirs in times.items():
         row.ratios[name] = statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
     row.ratios = {name: row.ratios[name] for name in given.peers}
@@ -259,7 +264,7 @@ def means(rows: Sequence[Row]) -> Iterator[str]:
             )
 
 
-def machine(peak: float) -> Iterator[str]:
+def machine(rows: Sequence[Row]) -> Iterator[str]:
     """Yield facts about the machine and the versions of all engines."""
     target = host()
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -267,7 +272,11 @@ def machine(peak: float) -> Iterator[str]:
     load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
     yield f"* Processor: {model}, {os.cpu_count()} CPUs, {platform.system()} {platform.machine()}."
     yield f"* Vectors of {target.vector_bytes} bytes; caches {', '.join(map(str, _caches()))}."
-    yield f"* Measured peak of multiply-adds in f32, one thread: {peak / 1e9:.0f} GFLOP/s."
+    peaks = [row.peak / 1e9 for row in rows]
+    yield (
+        "* Measured peak of multiply-adds in f32, one thread, in the rounds of each row: "
+        f"{min(peaks):.0f} to {max(peaks):.0f} GFLOP/s."
+    )
     yield f"* Load while it ran (1, 5, 15 minutes, at the end): {load}."
     found = {"Python": platform.python_version(), "NumPy": np.__version__}
     for name in ("onnxruntime", "openvino", "torch"):
@@ -324,10 +333,8 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Print a row for each network and number of threads."""
-    from gemm import peak as measured_peak
-
     given = _arguments()
-    peak = measured_peak(host())
+    peak = peak_loop(host())
     if not given.json:
         print(heading(given.peers), flush=True)
     rows: list[Row] = []
@@ -341,9 +348,9 @@ def main() -> None:
                 json.dumps({"benchmark": "networks", **asdict(row)}) if given.json else line(row), flush=True
             )
     if not given.json:
-        print("", *means(rows), *machine(peak), *refusals(rows), sep="\n")
+        print("", *means(rows), *machine(rows), *refusals(rows), sep="\n")
     if given.write is not None:
-        given.write.write_text(document(rows, list(machine(peak)), given), encoding="utf-8")
+        given.write.write_text(document(rows, list(machine(rows)), given), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gemm import peak as measured_peak
+from gemm import peak_loop
 from inlay.machine.target import host
 from network_cases import Case
 from networks import heading, line, measured
@@ -411,7 +411,7 @@ def main() -> None:
     parser.add_argument("--graph", action="store_true", help="export by torch.export")
     given = parser.parse_args()
     given.peers, given.no_costs, given.accuracy = ["onnxruntime", "openvino"], True, 1e-4
-    peak = measured_peak(host())
+    peak = peak_loop(host())
     print(heading(given.peers), flush=True)
     for make in MODELS:
         if any(part in make.__name__ for part in given.only):
