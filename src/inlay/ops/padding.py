@@ -87,8 +87,15 @@ def _pad_compute(a: PadAttrs, operands: Sequence[Any], result: TensorType) -> te
                 inside = te.all_of(inside, te.index(at[d]) >= 0)
             if a.mode is PadMode.CONSTANT and pads[rank + d] != 0:
                 inside = te.all_of(inside, te.index(at[d]) < te.index(x.shape[d]))
-        fill = value[0][()] if value else te.const(0, x.dtype)
-        return te.guarded(inside, x[tuple(at)], fill)
+        if a.mode is PadMode.CONSTANT:
+            fill = value[0][()] if value else te.const(0, x.dtype)
+            return te.guarded(inside, x[tuple(at)], fill)
+        if not rank or pads[-1] == pads[rank - 1] == 0:
+            return x[tuple(at)]
+        # The middle of a line is a copy: said apart, so that it can be one of vectors.
+        near = i[-1] - pads[rank - 1]
+        is_near = (te.index(near) >= 0) & (te.index(near) < te.index(x.shape[-1]))
+        return te.select(is_near, x[(*at[:-1], near)], x[tuple(at)])
 
     return te.compute(result.shape, body, name="pad", tag="pad")
 

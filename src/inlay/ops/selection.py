@@ -25,11 +25,11 @@ from inlay.loop.scalar import Load
 from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops import elementwise, reduction
-from inlay.ops._build import Array, nest, serial_loops, widen, widened
+from inlay.ops._build import Array, copy_buffer, nest, serial_loops, widen, widened
 from inlay.ops._define import FusionPattern, OpDef, Sample, by_name, define
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
-from inlay.ops._top_heap import TopHeap
+from inlay.ops._top_heap import first_of_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,30 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
     loops, i = serial_loops(x.shape)
     lines = [loop for d, loop in enumerate(loops) if d != axis]
     order = Buffer("order", (n,), I64, Scope.WORKSPACE)
+    merged = Buffer("merged", (n,), I64, Scope.WORKSPACE)
+    width = Buffer("width", (lit(1),), I64, Scope.REGISTER)
 
     def line(at: te.ScalarValue | Int) -> te.ScalarValue:
         value = te.Tensor(x)[(*i[:axis], at, *i[axis + 1 :])]
         return value.cast(widened(x.dtype))
 
-    k, t = fresh("k"), fresh("t")
+    k, w, level = fresh("k"), fresh("w"), fresh("level")
     start = For(k, lit(0), n, LoopKind.SERIAL, Store(order, (to_int(k),), te.index(k).scalar))
+    one_level = Let(
+        w,
+        Load(width, (lit(0),)),
+        If(
+            (te.index(w) < te.index(n)).scalar,
+            Seq(
+                (
+                    _merge_level(order, merged, to_int(w), n, line, descending=a.descending),
+                    copy_buffer(merged, order),
+                    Store(width, (lit(0),), te.index(to_int(w) * 2).scalar),
+                )
+            ),
+        ),
+    )
+    t = fresh("t")
     at = (*i[:axis], to_int(t), *i[axis + 1 :])
     source = te.Tensor(order)[to_int(t)]
     take = Seq(
@@ -108,55 +125,12 @@ def _sort_loops(a: SortAttrs, operands: Sequence[Buffer], outputs: Sequence[Buff
     body = Seq(
         (
             start,
-            sort_indices(order, n, n, line, descending=a.descending),
+            Store(width, (lit(0),), te.const(1, I64).scalar),
+            For(level, lit(0), lit(63), LoopKind.SERIAL, one_level),
             For(t, lit(0), n, LoopKind.SERIAL, take),
         )
     )
-    return nest(lines, Alloc(order, body))
-
-
-def sort_indices(
-    order: Buffer,
-    count: Int,
-    most: Int,
-    line: Callable[[te.ScalarValue | Int], te.ScalarValue],
-    *,
-    descending: bool,
-) -> Stmt:
-    """Sort the first indices of a line in a buffer by what they stand for: stable, n log n comparisons.
-
-    Args:
-        order: the indices.
-        count: how many.
-        most: how many there may be.
-        line: the element at an index.
-        descending: greatest first.
-    """
-    merged = Buffer("merged", (most,), I64, Scope.WORKSPACE)
-    width = Buffer("width", (lit(1),), I64, Scope.REGISTER)
-    w, t = fresh("w"), fresh("t")
-    one_level = Let(
-        w,
-        Load(width, (lit(0),)),
-        If(
-            (te.index(w) < te.index(count)).scalar,
-            Seq(
-                (
-                    _merge_level(order, merged, to_int(w), count, line, descending=descending),
-                    For(
-                        t,
-                        lit(0),
-                        count,
-                        LoopKind.SERIAL,
-                        Store(order, (to_int(t),), Load(merged, (to_int(t),))),
-                    ),
-                    Store(width, (lit(0),), te.index(to_int(w) * 2).scalar),
-                )
-            ),
-        ),
-    )
-    levels = For(fresh("level"), lit(0), lit(63), LoopKind.SERIAL, one_level)
-    return Alloc(merged, Alloc(width, Seq((Store(width, (lit(0),), te.const(1, I64).scalar), levels))))
+    return nest(lines, Alloc(order, Alloc(merged, Alloc(width, body))))
 
 
 def _through(index: te.ScalarValue, body: Callable[[Int], Stmt]) -> Stmt:
@@ -276,7 +250,7 @@ def _top_k_loops(a: TopKAttrs, operands: Sequence[object], outputs: Sequence[Buf
         return _before(one, other, descending=a.largest)
 
     if k.value is None or k.value > FEW:
-        return nest(lines, TopHeap(x, values, places, at, x.shape[axis], k, before).search())
+        return nest(lines, first_of_line(x, values, places, at, x.shape[axis], k, before))
     return nest(lines, _inserted(a, (x, values, places), at, loops[axis], k))
 
 

@@ -2,8 +2,8 @@
 
 Boxes are taken by their scores, the best first, and of equal ones the earlier. One is kept unless it
 overlaps one that was kept before by more than is allowed: the area that both cover, over the area that
-either covers. So `n log n` comparisons sort the boxes of each class, and each box is compared with those
-that were kept, until enough are.
+either covers. The boxes of a class are in a heap, which costs `O(n)`; `log n` steps find the next one, and it
+is compared with those that were kept, until enough are. Boxes that nobody asks for are never sorted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array, nest
 from inlay.ops._define import FusionPattern, OpDef, Sample, define
+from inlay.ops._heap import Element, Heap
 from inlay.ops._rules import Types
 from inlay.ops._samples import noise
-from inlay.ops.selection import sort_indices
 
 GROUP = 16
 """Boxes that one is compared with before it is asked whether it is struck out already."""
@@ -89,40 +89,37 @@ def _loops(a: SuppressionAttrs, operands: Sequence[object], outputs: Sequence[Bu
     assert isinstance(threshold, Buffer)
     b, c = fresh("b"), fresh("c")
     at = (to_int(b), to_int(c))
-    order = Buffer("order", (scores.shape[2],), I64, Scope.WORKSPACE)
+    n = scores.shape[2]
+    values = Buffer("values", (n,), F32, Scope.WORKSPACE)
+    order = Buffer("order", (n,), I64, Scope.WORKSPACE)
     total = Buffer("total", (lit(1),), I64, Scope.REGISTER)
+    heap = Heap(values, order, lambda i: (i,), _outranks)
     suppression = _Suppression(boxes, te.Tensor(overlap)[()], outputs, at, most)
     count = fresh("count")
     passes = te.Tensor(threshold)[()] if a.filters else None
-
-    def line(p: te.ScalarValue | Int) -> te.ScalarValue:
-        return te.Tensor(scores)[(*at, p)]
-
-    each = Seq(
-        (
-            _candidates(order, total, scores, at, passes),
-            Let(
-                count,
-                Load(total, (lit(0),)),
-                Seq(
-                    (
-                        sort_indices(order, to_int(count), scores.shape[2], line, descending=True),
-                        suppression.write(order, to_int(count)),
-                    )
-                ),
-            ),
-        )
-    )
+    ranked = Seq((heap.build(to_int(count)), suppression.write(heap, to_int(count))))
+    each = Seq((_candidates(heap, total, scores, at, passes), Let(count, Load(total, (lit(0),)), ranked)))
     lines = [
         For(x, lit(0), n, LoopKind.SERIAL, Seq(())) for x, n in zip((b, c), scores.shape[:2], strict=True)
     ]
-    return nest(lines, Alloc(order, Alloc(total, each)))
+    body = heap.around(each)
+    for buffer in (values, order, total):
+        body = Alloc(buffer, body)
+    return nest(lines, body)
+
+
+def _outranks(one: Element, other: Element) -> te.ScalarValue:
+    """Whether a score comes before another: the greater one, of equal ones the earlier, NaN behind all."""
+    (a, p), (b, q) = one, other
+    better = (b < a) | (b.differs(b) & ~a.differs(a))
+    worse = (a < b) | (a.differs(a) & ~b.differs(b))
+    return better | (~worse & (p < q))
 
 
 def _candidates(
-    order: Buffer, total: Buffer, scores: Buffer, at: tuple[Int, Int], threshold: te.ScalarValue | None
+    heap: Heap, total: Buffer, scores: Buffer, at: tuple[Int, Int], threshold: te.ScalarValue | None
 ) -> Stmt:
-    """Write the places of the scores that are above a threshold, and how many there are."""
+    """Write the scores that are above a threshold with their places, and how many there are."""
     i, end = fresh("i"), fresh("end")
     score = te.Tensor(scores)[(*at, to_int(i))]
     passes = te.const(True, BOOL) if threshold is None else threshold < score
@@ -131,7 +128,7 @@ def _candidates(
         Load(total, (lit(0),)),
         Seq(
             (
-                Store(order, (to_int(end),), te.index(i).scalar),
+                heap.put(to_int(end), score.scalar, te.index(i).scalar),
                 Store(total, (lit(0),), te.index(to_int(end) + 1).scalar),
             )
         ),
@@ -158,8 +155,8 @@ class _Suppression:
     at: tuple[Int, Int]
     most: Int
 
-    def write(self, order: Buffer, count: Int) -> Stmt:
-        """Go through boxes in order, and write the places of those that are kept."""
+    def write(self, heap: Heap, count: Int) -> Stmt:
+        """Take boxes from a heap, and write the places of those that are kept."""
         kept = Buffer("kept", (lit(1),), I64, Scope.REGISTER)
         struck = Buffer("struck", (lit(1),), I64, Scope.REGISTER)
         places, found = self.outputs
@@ -172,11 +169,13 @@ class _Suppression:
             )
         )
         nothing = Store(struck, (lit(0),), te.index(lit(0)).scalar)
-        tried = Seq((nothing, self._compare(struck, to_int(p), to_int(have)), If(is_free.scalar, keep)))
+        last = count - 1 - to_int(t)
+        drop = heap.down(lit(0), last, heap.value(last), heap.place(last))
+        tried = Seq((nothing, self._compare(struck, to_int(p), to_int(have)), If(is_free.scalar, keep), drop))
         candidate = Let(
             have,
             Load(kept, (lit(0),)),
-            If((te.index(have) < te.index(self.most)).scalar, Let(p, Load(order, (to_int(t),)), tried)),
+            If((te.index(have) < te.index(self.most)).scalar, Let(p, heap.place(lit(0)), tried)),
         )
         end, rest = fresh("end"), fresh("rest")
         is_found = te.index(rest) < te.index(end)
@@ -229,12 +228,15 @@ def _samples() -> list[Sample]:
     scores = noise((2, 3, 40), F32, seed="scores")
     scores[:, :, ::5] = 0.25  # equal ones
     half, least = np.asarray(0.5, np.float32), np.asarray(0.1, np.float32)
+    odd = scores.copy()
+    odd[:, :, ::7] = np.nan
     given = (boxes, scores, half, least)
     dims = (("b", "n", 4), ("b", "c", "n"), (), ())
     return [
         Sample("some", SuppressionAttrs(), (*given, 5), (*dims, 5), exact=True),
         Sample("many", SuppressionAttrs(), (*given, 40), (*dims, 40), exact=True),
         Sample("any", SuppressionAttrs(filters=False), (*given, 7), (*dims, "k"), exact=True),
+        Sample("no numbers", SuppressionAttrs(filters=False), (boxes, odd, half, least, 40), exact=True),
         Sample("none", SuppressionAttrs(), (*given, 0), (*dims, 0), exact=True),
         Sample("far", SuppressionAttrs(), (boxes * 100, scores, half, least, 40), exact=True),
         Sample("no boxes", SuppressionAttrs(), (boxes[:, :0], scores[..., :0], half, least, 3), exact=True),

@@ -4,14 +4,15 @@ Rules are tried in order; the first that applies decides. A rule is a function o
 target that schedules the function, or raises `Illegal`: the function is not of its class
 (`schedule.class`), or a primitive refuses half-way. Then the function is scheduled anew by the next; a
 plainer form of the rule comes before it where a primitive refused.
-What no rule takes stays serial loops, which is always right.
+What no rule takes stays serial loops, which is always right. Loops that an operator wrote itself are lowered
+already; threads share them where they are over lines (`rules/lines.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from inlay.analysis.choices import NO_CHOICE, Choice, Question
@@ -22,6 +23,7 @@ from inlay.schedule.rules.attention import attention, plain_attention
 from inlay.schedule.rules.chunked import chunked
 from inlay.schedule.rules.contraction import contraction, plain_contraction
 from inlay.schedule.rules.injective import injective
+from inlay.schedule.rules.lines import lines
 from inlay.schedule.rules.rows import rows
 from inlay.schedule.rules.streams import streams
 from inlay.schedule.rules.work_items import point_items, separate_items, work_items
@@ -75,7 +77,7 @@ class Decision:
 def decide(
     f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES, choice: Choice = NO_CHOICE
 ) -> Decision:
-    """Return the scheduled function with the reasons; one that is lowered already stays as it is.
+    """Return the scheduled function with the reasons; of one that is lowered already, threads share lines.
 
     Args:
         f: the function.
@@ -84,7 +86,7 @@ def decide(
         choice: answers to what rules leave open.
     """
     if f.stage is Stage.LOWERED:
-        return Decision(f)
+        return _of_lines(f) if rules else Decision(f)
     asked = _AskedTarget(target)
     s = schedule(f, asked, rules, choice)
     facts = {n: _fact(target, n) for n in sorted(asked.asked)}
@@ -99,6 +101,13 @@ def decide(
         tuple(s.asked.questions.values()),
         s.asked.unused,
     )
+
+
+def _of_lines(f: LoopFunction) -> Decision:
+    body, declined = lines(f)
+    if body is f.body:
+        return Decision(f, declined=tuple(declined))
+    return Decision(replace(f, body=body), lines.__name__, declined=tuple(declined))
 
 
 def _fact(target: Target, name: str) -> int | bool | tuple[str, ...]:

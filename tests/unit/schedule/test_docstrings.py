@@ -29,6 +29,7 @@ HEADS = {
     "clip": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "index_unit_axes": "(x: f32[1, 4]) -> (y: f32[1, 4])",
     "partition": "(x: f32[4, 9]) -> (y: f32[4])",
+    "split_cases": "(x: f32[9]) -> (y: f32[9])",
     "peel": "(x: f32[4]) -> (y: f32[4])",
     "skip_zero_terms": "(x: f32[n, m]) -> (y: f32[n]) over (n, m)",
     "tensorize": "(x: i8[n, m, 2], w: i8[m, 2]) -> (y: i32[n]) over (n, m)",

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inlay.arith.dtype import F32
+from inlay.arith.expr import Int, maximum, minimum
 from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
@@ -31,6 +32,19 @@ def chain() -> LoopFunction:
     return from_te("chain", [x], [y])
 
 
+def mirrored() -> LoopFunction:
+    """Lines of unknown length with mirrored ends, added to others."""
+    m, n = dim("m"), dim("n")
+    x, z = te.placeholder((m, n), F32, "x"), te.placeholder((m, n + 5), F32, "z")
+
+    def body(i: Int, j: Int) -> te.ScalarValue:
+        near, inside = j - 3, te.index(j) >= 3
+        ends = te.select(te.index(near) < 0, x[i, minimum(-near, n - 1)], x[i, maximum(2 * n - 2 - near, 0)])
+        return te.select(inside & (te.index(near) < te.index(n)), x[i, near], ends) * 2.0 + z[i, j]
+
+    return from_te("mirrored", [x, z], [te.compute((m, n + 5), body, name="y", tag="y")])
+
+
 PROGRAMS: dict[str, tuple[Callable[[], LoopFunction], list[tuple[int, ...]]]] = {
     "gemm": (lambda: gemm(dim("m"), 6, dim("k"), bias=True), [(3, 2), (5, 0), (0, 1)]),
     "chain": (chain, [(2, 5), (1, 1)]),
@@ -39,12 +53,14 @@ PROGRAMS: dict[str, tuple[Callable[[], LoopFunction], list[tuple[int, ...]]]] = 
     "broadcast": (lambda: broadcast(2, 3, 2), [()]),
     "transpose": (lambda: transpose(1, 5, 3, 2), [()]),
     "pool": (lambda: pool(1, 3, channels_last=True, mean=True), [()]),
+    "mirrored": (mirrored, [(2, 4), (3, 3), (0, 5)]),
     "reduction": (lambda: reduction((3, 4, 5), (1,), ReduceOp.SUM, then=True), [()]),
 }
 STEPS = [
     "split",
     "split",
     "split_cascade",
+    "split_cases",
     "reorder",
     "reorder",
     "fuse",
@@ -95,7 +111,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
             args = ([pick(around), pick(around)],)
         case "fuse" | "merge":
             args = (pick(loops), pick(loops))
-        case "decompose_reduction":
+        case "decompose_reduction" | "split_cases":
             args = (pick(blocks), pick(loops))
         case "rfactor":
             block = pick(blocks)

@@ -8,6 +8,7 @@ import pytest
 from inlay.arith.dtype import F32, I8, I32, I64, U8
 from inlay.arith.expr import Int, to_int
 from inlay.interp import loop as interp
+from inlay.ir.types import TensorType
 from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
@@ -18,6 +19,8 @@ from inlay.loop.walk import blocks_of
 from inlay.lower.lower import lower
 from inlay.machine.target import Target
 from inlay.ops._indices import clamped
+from inlay.ops.padding import PadAttrs, PadMode
+from inlay.ops.table import table
 from inlay.schedule.choose import schedule
 from tests.unit.schedule.programs import dim, elementwise, gave_up, gemm, hold_law, layer_norm, softmax
 
@@ -73,6 +76,34 @@ def test_transpose() -> None:
     assert "x: f32[16, 12]" in text and "y: f32[12, 16]" in text
     scheduled(transpose(2, 3, 5, 4))
     scheduled(transpose(dim("n"), 9, 2, 2), (1,), (3,))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+@pytest.mark.parametrize("n", [20, 3, None])
+def test_the_middle_of_a_padded_line_is_a_copy(mode: str, n: int | None) -> None:
+    x = te.placeholder((4, dim("n") if n is None else n), F32, "x")
+    pad, shape = table().definition("pad"), (4, x.shape[1] + 5)
+    assert pad.compute is not None
+    y = pad.compute(PadAttrs(PadMode(mode)), [x, (0, 2, 0, 3)], TensorType(shape, F32))
+    f = from_te("pad", [x], [y])
+    s = schedule(f, TARGET)
+    assert gave_up(s) == []
+    assert len(s.block_names()) == 3 and "select" not in print_function(s.function)
+    assert ("vector" in print_function(s.function)) == (n != 3)
+    hold_law(f, s, *([()] if n else [(1,), (3,), (30,)]))
+
+
+def test_a_line_of_parts_that_lie_in_other_ways_is_in_one_loop() -> None:
+    a, b = te.placeholder((16, 8), F32, "a"), te.placeholder((24, 16), F32, "b")
+
+    def body(i: Int, j: Int) -> te.ScalarValue:
+        return te.select(te.index(j) < 8, a[i, j], b[j - 8, i])
+
+    f = from_te("f", [a, b], [te.compute((16, 32), body, name="y")])
+    s = schedule(f, TARGET)
+    assert gave_up(s) == []
+    assert len(s.block_names()) == 1
+    hold_law(f, s)
 
 
 def test_two_results_in_one_pass() -> None:

@@ -14,7 +14,7 @@ from inlay.machine.target import Target
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
-from inlay.schedule.rules.nests import parallelize, require_no_reduction, vectorize_nest
+from inlay.schedule.rules.nests import parallelize, require_no_reduction, vectorize_cases
 from inlay.schedule.state import Illegal, Schedule
 
 FEW_ITERATIONS = 8
@@ -34,7 +34,7 @@ def injective(s: Schedule, target: Target) -> None:
         loops = s.loops_of(block)
         if not loops:
             continue
-        vectorize_nest(s, loops[-1], target)
+        vectorize_cases(s, loops[-1], target)
         outer = list(s.loops_of(block))
         while len(outer) > 3 and _is_short(s, outer[0]):
             outer[:2] = [fuse(s, outer[0], outer[1])]

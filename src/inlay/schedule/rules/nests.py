@@ -6,12 +6,13 @@ other threads for, and a body of many operations is not worth unrolling.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
 from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
 from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Load, Select, Unary, UnaryOp
-from inlay.loop.stmt import Block, For, LoopKind, Stmt
+from inlay.loop.stmt import Block, For, LoopKind, Stmt, Store
 from inlay.loop.walk import (
     blocks_of,
     child_stmts,
@@ -28,6 +29,7 @@ from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.split_cases import split_cases
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.state import Illegal, Schedule, Step, illegal
@@ -195,7 +197,8 @@ def _tile_strided(s: Schedule, loop: str, block: Block) -> str:
         return loop
     around = s.loops_of(block.name)
     outside = around[-2] if len(around) > 1 and around[-1] == loop else None
-    if outside is None or not is_contiguous(block, s.loop(outside).var):
+    is_alone = outside is not None and s.loop(outside).body is s.loop(loop)
+    if outside is None or not is_alone or not is_contiguous(block, s.loop(outside).var):
         outer, inner = split(s, loop, _unrolled(block, s.loop(loop).var, extent))
         unroll(s, inner)
         return outer
@@ -229,6 +232,23 @@ def is_contiguous(block: Block, loop: Sym) -> bool:
             return False
         found = found or any(coefficient(load.indices[-1], x) == 1 for x in iters)
     return found
+
+
+def vectorize_cases(s: Schedule, loop: str, target: Target) -> None:
+    """Split an innermost loop into vectors, apart from elements that do not lie side by side.
+
+    Where a select says which are which, each range has a loop of its own: the middle of a padded line is a
+    copy, and only its ends are mirrored.
+    """
+    block, var = next(blocks_of(s.loop(loop))), s.loop(loop).var
+    parts: tuple[str, ...] = ()
+    if is_strided(block, var) and is_contiguous(block, var):
+        with contextlib.suppress(Illegal):
+            parts = split_cases(s, block.name, loop)
+    for part in parts:
+        vectorize_cases(s, part, target)
+    if not parts:
+        vectorize_nest(s, loop, target)
 
 
 def is_strided(block: Block, loop: Sym) -> bool:
@@ -341,6 +361,8 @@ def work(s: Stmt) -> int | None:
             return None if inner is None or extent.value is None else extent.value * inner
         case Block():
             return operations(s.body) + sum(1 for _ in loads_of(s)) + 1
+        case Store():
+            return operations(s) + sum(1 for _ in loads_of(s)) + 1
         case _:
             parts = [work(child) for child in child_stmts(s)]
             return None if any(p is None for p in parts) else sum(p for p in parts if p is not None)
