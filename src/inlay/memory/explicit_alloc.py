@@ -174,6 +174,9 @@ class _Writer:
         if kernel is None:
             return False
         span = value.span
+        # First, as it is given back when the call returns and then taken again: a result that leaves between
+        # would take its place.
+        scratch = self._scratch(kernel, value, var.name, bindings)
         given = (a for a in value.args if isinstance(a.type, TensorType))
         tensors: list[Expr] = [self.same.get(a, a) if isinstance(a, Var) else a for a in given]
         fills = next((p for p in kernel.ports if p.access is Access.FILL), None)
@@ -181,14 +184,14 @@ class _Writer:
             whole = self.same.get(var, var)
             if fills.may_alias is None:
                 self._store(whole, _tensor_type(whole), self._memories(value, 0, var), value, bindings)
-            self._invoke(kernel, value, var.name, tensors, [whole], bindings)
+            self._invoke(kernel, value, tensors, [whole], scratch, bindings)
             return True
         updated = next((p.may_alias for p in kernel.ports if p.access is Access.UPDATE), None)
         if updated is not None:
             owned = make.call(OWN, (tensors[updated],), span=span, place=value.place)
             bindings.append((var, owned, span))
             tensors[updated] = var
-            self._invoke(kernel, value, var.name, tensors, [var], bindings)
+            self._invoke(kernel, value, tensors, [var], scratch, bindings)
             return True
         results = _results(var)
         outputs: list[Var] = []
@@ -201,7 +204,7 @@ class _Writer:
                 self._row(output, rows[output], value, bindings)
                 continue
             self._store(output, t, self._memories(value, index, output), value, bindings)
-        self._invoke(kernel, value, var.name, tensors, outputs, bindings)
+        self._invoke(kernel, value, tensors, outputs, scratch, bindings)
         if not isinstance(var.type, TensorType) and parts is None:
             bindings.append((var, Tuple(tuple(outputs), var.type, span, value.place), span))
         return True
@@ -249,15 +252,8 @@ class _Writer:
                 found.update(dict.fromkeys(made, position))
         return found
 
-    def _invoke(
-        self,
-        kernel: Kernel,
-        call: Call,
-        name: str,
-        reads: list[Expr],
-        writes: list[Var],
-        bindings: list[Binding],
-    ) -> None:
+    def _scratch(self, kernel: Kernel, call: Call, name: str, bindings: list[Binding]) -> list[Var]:
+        """Write the scratch memory of a call, in storages of its own."""
         at_call = _dims_at(kernel, call)
         scratch: list[Var] = []
         for w in kernel.workspaces:
@@ -266,6 +262,18 @@ class _Writer:
                 scratch.append(make.var(f"{name}{SCRATCH}", t, call.span))
                 memories = (w.memory,) if w.memory else self._device_memories(call)
                 self._store(scratch[-1], t, memories, call, bindings)
+        return scratch
+
+    def _invoke(
+        self,
+        kernel: Kernel,
+        call: Call,
+        reads: list[Expr],
+        writes: list[Var],
+        scratch: list[Var],
+        bindings: list[Binding],
+    ) -> None:
+        at_call = _dims_at(kernel, call)
         ints = make.shape_const(tuple(map(at_call, kernel.ints)))
         args = (call.callee, *reads, *writes, *scratch, ints)
         attrs = InvokeAttrs(len(writes) + len(scratch))
