@@ -124,11 +124,27 @@ def _picked(a: ResizeAttrs, x: te.Tensor, axes: Sequence[int], result: TensorTyp
     def body(*i: Int) -> te.ScalarValue:
         at: list[Int | te.ScalarValue] = list(i)
         for d in axes:
+            even = _even(a, d, i[d], x.shape[d], result.shape[d])
             place = _coordinate(a, d, i[d], x.shape[d], result.shape[d])
-            at[d] = _clamped(_nearest(a.nearest, place), x.shape[d])
+            at[d] = _clamped(_nearest(a.nearest, place), x.shape[d]) if even is None else even
         return x[tuple(at)]
 
     return te.compute(result.shape, body, name="resize")
+
+
+def _even(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> Int | None:
+    """Return the nearest element where sizes are known and each is taken as often, or every so many; else None.
+
+    No arithmetic on floats is left then, and what is loaded lies in steps.
+    """
+    if not old.value or not new.value:
+        return None
+    places = _np_places(a, axis, old.value, new.value)
+    times, step = -(-new.value // old.value), old.value // new.value
+    if np.array_equal(places, np.arange(new.value) // times):
+        return i // times
+    first = int(places[0])
+    return i * step + first if np.array_equal(places, np.arange(new.value) * step + first) else None
 
 
 def _along(
@@ -231,8 +247,7 @@ def _resample(a: ResizeAttrs, x: Array, axis: int, new: int) -> Array:
     at = _np_coordinates(a, axis, old, new)
     last = old - 1
     if a.mode is Mode.NEAREST:
-        place = _np_nearest(a.nearest, at)
-        return np.take(x, np.clip(place, 0, last).astype(np.int64), axis)
+        return np.take(x, _np_places(a, axis, old, new), axis)
     if a.mode is Mode.LINEAR:
         at = np.clip(at, 0, last)
         low = np.floor(at)
@@ -255,6 +270,11 @@ def _resample(a: ResizeAttrs, x: Array, axis: int, new: int) -> Array:
         for p, w in zip(places, weights, strict=True)
     ]
     return np.asarray(sum(parts))
+
+
+def _np_places(a: ResizeAttrs, axis: int, old: int, new: int) -> Array:
+    place = _np_nearest(a.nearest, _np_coordinates(a, axis, old, new))
+    return np.clip(place, 0, old - 1).astype(np.int64)
 
 
 def _np_nearest(nearest: Nearest, at: Array) -> Array:
@@ -298,14 +318,15 @@ def _samples() -> list[Sample]:
     ]
     made += [
         Sample(
-            f"{r} {c}",
+            f"{r} {c} {size}",
             ResizeAttrs(coordinates=c, nearest=r),
-            (x, (1, 2, 6, 10)),
-            (n, (1, 2, "p", "q")),
+            (x, (1, 2, *size)),
+            (n, (1, 2, "p", "q")) if size == (6, 10) else (),
             exact=True,
         )
         for r in Nearest
         for c in (Coordinates.HALF_PIXEL, Coordinates.ASYMMETRIC)
+        for size in ((6, 10), (2, 15))
     ]
     scales = ResizeAttrs(Mode.LINEAR, scales=(1.0, 1.0, 1.6, 0.6))
     symmetric = ResizeAttrs(Mode.LINEAR, Coordinates.HALF_PIXEL_SYMMETRIC, scales=(1.0, 1.0, 1.6, 0.7))
