@@ -29,7 +29,7 @@ from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_helpers import helper_text
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, add, constant_of, name, number
 from inlay.codegen.llvm_matrix import MatrixEmitter, configuration_text
-from inlay.codegen.llvm_memory import Memory, carried_values, set_cells
+from inlay.codegen.llvm_memory import Memory, Window, carried_values, set_cells
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_prefetch import aheads
 from inlay.codegen.llvm_scalar import ScalarEmitter
@@ -48,6 +48,7 @@ from inlay.loop.scalar import BinaryOp, Load
 from inlay.loop.stmt import Alloc, Assert, Block, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import (
     child_stmts,
+    is_transposed,
     loads_anew,
     own_scalars,
     scalars_below,
@@ -271,11 +272,15 @@ class FunctionEmitter:
                     f"loop {s.var} is to be unrolled but runs {s.extent} times",
                     where=f"codegen.llvm: {self.function.name}",
                 )
+            window = self.memory.window
             for i in range(count):
                 if i and loads_anew(s):
                     self.builder.forget_loads()
+                if is_transposed(s):
+                    self.memory.window = Window(s.var, i, count)
                 self.index.env[s.var] = add(lo, number(i))
                 self.statement(s.body)
+            self.memory.window = window
             return
         first = self.index.value(lo)
         self._serial(s, first, self.index.value(add(lo, extent)), may_skip=count is None)
@@ -376,6 +381,7 @@ class FunctionEmitter:
             if s.otherwise is not None:
                 self._masked(self.scalars.negated(condition), s.otherwise)
             return
+        window, self.memory.window = self.memory.window, None  # not all of it may be loaded
         self.matrices.prepare(s)
         cells = self.memory.carried(self._stores(s))
         before = carried_values(cells)
@@ -389,6 +395,7 @@ class FunctionEmitter:
         merged = self.builder.branch(condition.text, lambda: arm(s.then), lambda: arm(s.otherwise))
         set_cells(cells, merged)
         self.matrices.leave(s)
+        self.memory.window = window
 
     def _masked(self, condition: Value, body: Stmt) -> None:
         def run() -> Value:

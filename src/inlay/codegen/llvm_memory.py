@@ -6,6 +6,7 @@ inward (each partial pointer is computed where it changes), plus a constant. A v
     stride 0    one scalar
     stride 1    one vector load or store, masked where lanes are off
     near        a few vector loads that stay inside the touched range, and shuffles
+    in a window vector loads across, of what all steps of a loop need, and a transposition
     otherwise   a gather or scatter
 
 **Registers.** A `REGISTER` buffer is cut into *cells*, vectors as wide as the vector loops that
@@ -27,12 +28,28 @@ from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_index import LANE, IndexEmitter, Linear, Split, constant_of, number
 from inlay.codegen.llvm_ops import Operations
 from inlay.codegen.llvm_prefetch import LINE, Ahead, moved
+from inlay.codegen.llvm_transpose import transposed
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer, flat_index
 from inlay.loop.scalar import Load
 
 MAX_SHUFFLED_LOADS = 4
 """Contiguous loads that are worth it in place of a gather."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which step of a loop is written that loads neighbors, each in lanes that are far apart.
+
+    Attributes:
+        var: of the loop.
+        step: from 0.
+        count: of all steps, a power of two.
+    """
+
+    var: Sym
+    step: int
+    count: int
 
 
 @dataclass(slots=True)
@@ -58,6 +75,7 @@ class Memory:
         self.ops = ops
         self.pointers: dict[Buffer, str] = {}
         self.registers: dict[Buffer, Registers] = {}
+        self.window: Window | None = None
         self.prefetch: dict[str, Ahead] = {}
         self._version: dict[Buffer, int] = {}
         self._flat: dict[tuple[Buffer, tuple[Int, ...]], Int] = {}
@@ -140,6 +158,8 @@ class Memory:
                 bits = self._loaded(text, version, buffer, pointer, size, where.constant)
             case _ if mask is None and (near := self._near(where)) is not None:
                 bits = self._shuffled(buffer, where, near, version)
+            case int() if mask is None and (window := self._window(buffer, indices)) is not None:
+                bits = self._column(buffer, where, window, version)
             case _:
                 pointers = self._addresses(buffer, where)
                 on = self._mask_text(mask)
@@ -383,6 +403,28 @@ class Memory:
             text = f"shufflevector {type} {a}, {type} {b}, <{lanes} x i32> <{', '.join(wanted)}>"
             result = emit.pure(text, (a, b))
         return result
+
+    def _window(self, buffer: Buffer, indices: tuple[Int, ...]) -> Window | None:
+        """Return the window that an access is in, if each step of it is the next element of every lane."""
+        w = self.window
+        if w is None or self.index.width % w.count or coefficient(self.flat(buffer, indices), w.var) != 1:
+            return None
+        return w
+
+    def _column(self, buffer: Buffer, where: Split, window: Window, version: int) -> str:
+        """Load what all steps of a window need, row by row, and return a step: others find it all done."""
+        element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
+
+        def row(k: int) -> str:
+            at = where.constant - window.step + k * (where.stride or 0)
+            pointer = self._address(buffer, Split(at, where.scalar, 1, {}))
+            return self.builder.load(
+                f"load {vector(element, window.count)}, ptr {pointer}, align {size}", version
+            )
+
+        return transposed(self.builder, [row(k) for k in range(self.index.width)], element, window.count)[
+            window.step
+        ]
 
     def emit_prefetch(self, buffer: Buffer, pointer: str, size: int, at: int = 0) -> None:
         """Write the prefetches that a loop's notes ask for, one per cache line.

@@ -437,3 +437,11 @@ def written_out(s: For) -> tuple[int, bool]:
 def loads_anew(s: For) -> bool:
     """Read the note `loads = "anew"` of a loop that is written out: steps share nothing that they load."""
     return ("loads", "anew") in s.note
+
+
+def is_transposed(s: For) -> bool:
+    """Read the note `loads = "transposed"` of a loop that is written out.
+
+    Steps load neighbors, in lanes that are far apart: rows are loaded for all of them, and transposed.
+    """
+    return ("loads", "transposed") in s.note

@@ -133,9 +133,9 @@ def _picked(a: ResizeAttrs, x: te.Tensor, axes: Sequence[int], result: TensorTyp
 
 
 def _even(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> Int | None:
-    """Return the nearest element where sizes are known and each is taken as often, or every so many; else None.
+    """Return the nearest element where each is taken so many times, or one of so many; None elsewhere.
 
-    No arithmetic on floats is left then, and what is loaded lies in steps.
+    Sizes are known then, no arithmetic on floats is left, and what is loaded lies in steps.
     """
     if not old.value or not new.value:
         return None

@@ -1,0 +1,71 @@
+"""Copies across the grain as transpositions of tiles in registers.
+
+A loop along rows of the result walks down a column of what is loaded: elements are a row apart. Next to each
+column is the next one, though, which the loop around it comes to. So a tile of as many rows as a vector has
+lanes, and of 16 bytes of each, is loaded row by row, and transposed by shuffles:
+
+    for line of columns { for tile of rows {
+      for part of the line { for j in 0..16 bytes unroll (loads="transposed") { for i in 0..lanes vector {
+        y[j, i] = x[i, j] } } } } }
+
+The tile of a whole line of the cache is read before the next one is. Each result takes log2(16 bytes)
+shuffles of a vector, where elements one by one take a load and a store each.
+"""
+
+from __future__ import annotations
+
+from inlay.arith.expr import Int, Sym, coefficient, substitute
+from inlay.loop.buffer import flat_index
+from inlay.loop.scalar import Load, Select
+from inlay.loop.stmt import Block
+from inlay.loop.walk import loads_of, own_scalars, scalars_below
+from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.unroll import unroll
+from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.state import Schedule
+
+PIECE = 16
+"""Bytes of a row that are loaded at once: shuffles stay inside of so many."""
+_LINE = 64
+
+
+def step_of(block: Block, load: Load, loop: Sym) -> int | None:
+    """Return how many elements a load goes on with each iteration of a loop; None where that is no number."""
+    bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
+    step = coefficient(substitute(flat_index(load.buffer, load.indices), bound), loop)
+    return None if step is None else step.value
+
+
+def tile_of(block: Block, loop: Sym, extents: tuple[Int, Int], lanes: int) -> int:
+    """Return how many columns a tile has, one for each iteration of the loop outside; 0 where there is none.
+
+    Args:
+        block: all of whose loads along the loop outside are of neighbors.
+        loop: over the lanes.
+        extents: of that loop and of the one outside, as far as they are known.
+        lanes: of a vector.
+    """
+    if block.predicate is not None or any(
+        isinstance(x, Select) for value in own_scalars(block.body) for x in scalars_below(value)
+    ):
+        return 0  # what stands behind a condition may not be loaded
+    sizes = {x.buffer.dtype.itemsize for x in loads_of(block) if (step_of(block, x, loop) or 0) > 1}
+    columns = PIECE // max(sizes, default=PIECE)
+    if columns < 2 or lanes % columns:
+        return 0
+    fits = all(e.value is None or e.value >= n for e, n in zip(extents, (lanes, columns), strict=True))
+    return columns if fits else 0
+
+
+def transpose_tiles(s: Schedule, outside: str, loop: str, columns: int, lanes: int) -> str:
+    """Schedule two loops as tiles that are transposed; returns the outermost of them."""
+    lines, within = split(s, outside, _LINE // PIECE * columns)
+    part, column = split(s, within, columns)
+    rows, lane = split(s, loop, lanes)
+    reorder(s, [rows, part, column])
+    unroll(s, column)
+    annotate(s, column, "loads", "transposed")
+    vectorize(s, lane)
+    return lines
