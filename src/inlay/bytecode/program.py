@@ -106,6 +106,8 @@ class AccessCode(IntEnum):
 
 
 MOST_PIECES = 16
+PIECE_BYTES = 64 << 10
+"""Bytes of an operand that a piece of a phase reads, at least."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inlay.analysis.choices import NO_CHOICE, Choice
+from inlay.analysis.cost import bytes_of, predicted_ns
 from inlay.base.diagnostics import CompileError, InternalError
+from inlay.bytecode.program import PIECE_BYTES
 from inlay.codegen.interface import Backend
 from inlay.ir.expr import Function
 from inlay.ir.kernel import Batch
@@ -19,6 +21,7 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
+from inlay.runtime.native import HAND_OFF_NS
 from inlay.schedule.choose import Decision, decide
 
 
@@ -79,7 +82,8 @@ class Lowering:
         target, arch = self.targets(device), self.board.arch_of(device)
         if self.before_schedule is not None:
             loops = self.before_schedule(loops, function, device, target)
-        schedule = decide(loops, target, self.backend.rules(arch), choice)
+        is_short = many is None and not self.device and _is_short(function, self.operators)
+        schedule = decide(loops, target, self.backend.rules(arch), choice, is_short=is_short)
         scheduled = self._checked(schedule.function, "schedule")
         lowered = self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")
         return Lowered(lowered, schedule)
@@ -93,3 +97,14 @@ class Lowering:
                     f"the loops that '{stage}' made are not well formed:\n{failure}", where=loops.name
                 ) from failure
         return loops
+
+
+def _is_short(function: Function, operators: OperatorTable) -> bool:
+    """Whether the runtime would run a kernel on one thread, by the same prediction, and all of it at once.
+
+    Parts are of use to one thread too where it goes over large operands piece by piece.
+    """
+    time = predicted_ns(function, operators).value
+    sizes = [bytes_of(p.type).value for p in function.params]
+    is_small = all(n is not None and n < 2 * PIECE_BYTES for n in sizes)
+    return time is not None and time < HAND_OFF_NS and is_small

@@ -75,7 +75,12 @@ class Decision:
 
 
 def decide(
-    f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES, choice: Choice = NO_CHOICE
+    f: LoopFunction,
+    target: Target,
+    rules: Sequence[Rule] = RULES,
+    choice: Choice = NO_CHOICE,
+    *,
+    is_short: bool = False,
 ) -> Decision:
     """Return the scheduled function with the reasons; of one that is lowered already, threads share lines.
 
@@ -84,11 +89,12 @@ def decide(
         target: the machine.
         rules: in order.
         choice: answers to what rules leave open.
+        is_short: whether a run takes less time than giving other threads a part of it.
     """
     if f.stage is Stage.LOWERED:
-        return _of_lines(f) if rules else Decision(f)
+        return _of_lines(f) if rules and not is_short else Decision(f)
     asked = _AskedTarget(target)
-    s = schedule(f, asked, rules, choice)
+    s = schedule(f, asked, rules, choice, is_short=is_short)
     facts = {n: _fact(target, n) for n in sorted(asked.asked)}
     return Decision(
         s.function,
@@ -120,7 +126,12 @@ def _fact(target: Target, name: str) -> int | bool | tuple[str, ...]:
 
 
 def schedule(
-    f: LoopFunction, target: Target, rules: Sequence[Rule] = RULES, choice: Choice = NO_CHOICE
+    f: LoopFunction,
+    target: Target,
+    rules: Sequence[Rule] = RULES,
+    choice: Choice = NO_CHOICE,
+    *,
+    is_short: bool = False,
 ) -> Schedule:
     """Return the schedule of the first rule that takes a schedulable function.
 
@@ -130,7 +141,7 @@ def schedule(
     waiting = deque(rules)
     while waiting:
         rule = waiting.popleft()
-        s = Schedule(f, choice)
+        s = Schedule(f, choice, is_short=is_short)
         try:
             rule(s, target)
         except Illegal as refusal:
@@ -143,7 +154,7 @@ def schedule(
         s.rule = rule.__name__
         break
     else:
-        s = Schedule(f, choice)
+        s = Schedule(f, choice, is_short=is_short)
     s.refusals.extend(refusals)
     return s
 

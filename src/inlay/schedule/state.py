@@ -87,9 +87,10 @@ class Schedule:
         rule: the name of the rule that made it; empty where none did.
         refusals: the names of rules that were tried before and gave up, with their reasons.
         asked: what rules leave open to measuring, and the answers.
+        is_short: whether it is known to take less time than giving others a part.
     """
 
-    def __init__(self, function: LoopFunction, choice: Choice = NO_CHOICE) -> None:
+    def __init__(self, function: LoopFunction, choice: Choice = NO_CHOICE, *, is_short: bool = False) -> None:
         assert function.stage is Stage.SCHEDULABLE, "only schedulable functions are scheduled"
         self._function = function
         self._body = function.body
@@ -104,6 +105,7 @@ class Schedule:
         self.rule = ""
         self.refusals: list[tuple[str, Diagnostic]] = []
         self.asked = Asked(choice)
+        self.is_short = is_short
 
     # ---------------------------------------------------------------- looking
 

@@ -121,7 +121,6 @@ def _native(kernel: Kernel, code: KernelCode) -> bc.Kernel:
     )
 
 
-_PIECE_BYTES = 64 << 10
 _MOST_BYTES = 4 << 20
 """Of more, a second cache holds too little: layers of GPT-2, of 7 to 9 MB, took 1.5 percent longer."""
 _NS_PER_BYTE = 0.4
@@ -140,7 +139,7 @@ def _pieces(kernel: Kernel, code: KernelCode) -> dict[int, int]:
     found: dict[int, int] = {}
     for port, (first, last) in zip(kernel.ports, code.accesses.used, strict=False):
         size = prod(d.value or 0 for d in port.type.shape) * port.type.dtype.itemsize
-        count = min(size // _PIECE_BYTES, bc.MOST_PIECES)
+        count = min(size // bc.PIECE_BYTES, bc.MOST_PIECES)
         is_held = size <= _MOST_BYTES and port.access is Access.READ
         if is_held and count > 1 and cost < _NS_PER_BYTE * size:
             found |= {phase: max(count, found.get(phase, 1)) for phase in range(first, last + 1)}

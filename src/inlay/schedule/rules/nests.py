@@ -272,11 +272,15 @@ def is_strided(block: Block, loop: Sym) -> bool:
 
 
 def parallelize(s: Schedule, loop: str) -> bool:
-    """Make an outermost loop parallel unless its work is known to be small.
+    """Make an outermost loop parallel unless its work, or that of the kernel, is known to be small.
 
     The note `work` says how many operations one iteration has, where that is known, so that a
     runtime can use fewer threads than there are iterations.
     """
+    if s.is_short:
+        reason = "found a kernel that is predicted to be shorter than giving another thread a part"
+        s.declined.append((Step(parallel.__name__, (loop,)), reason))
+        return False
     outermost = s.loop(loop)
     per_iteration = work(outermost.body)
     count = outermost.extent.value
