@@ -5,9 +5,10 @@ of rank 1 is a row on the left and a column on the right. Dense layers and gener
 compositions: `add(matmul(x, transpose(w)), b)`. Narrow floats accumulate in f32.
 
 **Packed weights.** `pack_weights` lays a matrix `[k, n]` out as `[ceil(n / panel), k, panel]`, zeros behind
-the last column, so that a kernel reads one panel front to back; `matmul_packed` multiplies by it. Panels of
-16-bit floats are widened where they are read, under an operand of f32. Constant folding runs the packing
-when the weights are constant.
+the last column, so that a kernel reads one panel front to back; `matmul_packed` multiplies by it. Several
+matrices `[..., k, n]` are laid out one by one, and multiply as those of `matmul` do. Panels of 16-bit floats
+are widened where they are read, under an operand of f32. Constant folding runs the packing when the weights
+are constant.
 """
 
 from __future__ import annotations
@@ -79,15 +80,15 @@ def product(
         batch = i[: len(i) - tail]
         row = i[len(batch)] if a.ndim > 1 else None
         column = i[-1] if b.ndim > 1 else None
-        at_a = (*_batch(a, batch), *(() if row is None else (row,)), k)
-        at_b = (*_batch(b, batch), k, *(() if column is None else (column,)))
+        at_a = (*_batch(a.shape[:-2], batch), *(() if row is None else (row,)), k)
+        at_b = (*_batch(b.shape[:-2], batch), k, *(() if column is None else (column,)))
         return te.sum_over(k, element(a[at_a], b[at_b]))
 
     return te.compute(shape, body, name=name, tag="matmul")
 
 
-def _batch(x: te.Tensor, batch: Sequence[Int]) -> tuple[Int, ...]:
-    dims = x.shape[:-2]
+def _batch(dims: Sequence[Int], batch: Sequence[Int]) -> tuple[Int, ...]:
+    """Return where an element of a batch is along dims that are broadcast to it."""
     tail = batch[len(batch) - len(dims) :]
     return tuple(lit(0) if d == 1 else i for d, i in zip(dims, tail, strict=True))
 
@@ -130,9 +131,10 @@ def _samples() -> list[Sample]:
 
 
 def _pack_rule(ctx: TypeContext, attrs: PackAttrs, args: Types) -> TensorType:
-    w = rules.of_rank(ctx, rules.tensor(ctx, args, 0, ELEMENTS), 2, "the matrix")
+    w = rules.tensor(ctx, args, 0, ELEMENTS)
+    rules.least_rank(ctx, w, 2, "the matrix")
     panel = _panel(ctx, attrs.panel)
-    return TensorType((ceildiv(w.shape[1], panel), w.shape[0], lit(panel)), w.dtype)
+    return TensorType((*w.shape[:-2], ceildiv(w.shape[-1], panel), w.shape[-2], lit(panel)), w.dtype)
 
 
 def _panel(ctx: TypeContext, panel: int) -> int:
@@ -142,21 +144,22 @@ def _panel(ctx: TypeContext, panel: int) -> int:
 
 
 def pack_reference(attrs: PackAttrs, w: Array) -> Array:
-    """Return a matrix in panels."""
-    k, n = w.shape
+    """Return matrices in panels."""
+    *batch, k, n = w.shape
     panels = -(-n // attrs.panel)
-    full = np.zeros((k, panels * attrs.panel), w.dtype)
-    full[:, :n] = w
-    return full.reshape(k, panels, attrs.panel).transpose(1, 0, 2)
+    full = np.zeros((*batch, k, panels * attrs.panel), w.dtype)
+    full[..., :n] = w
+    return np.moveaxis(full.reshape(*batch, k, panels, attrs.panel), -2, -3)
 
 
 def _pack_compute(attrs: PackAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (w,) = operands
 
-    def body(p: Int, k: Int, j: Int) -> te.ScalarValue:
+    def body(*i: Int) -> te.ScalarValue:
+        *batch, p, k, j = i
         column = p * attrs.panel + j
-        inside = inside_panels(column, w.shape[1], attrs.panel)
-        return te.guarded(inside, w[k, column], te.const(0, w.dtype))
+        inside = inside_panels(column, w.shape[-1], attrs.panel)
+        return te.guarded(inside, w[(*batch, k, column)], te.const(0, w.dtype))
 
     return te.compute(result.shape, body, name="packed")
 
@@ -170,17 +173,21 @@ def _packed_rule(ctx: TypeContext, attrs: PackedAttrs, args: Types) -> TensorTyp
     x = rules.tensor(ctx, args, 0, NUMBERS)
     w = rules.weights_of(ctx, args, x)
     rules.least_rank(ctx, x, 1, "the left operand")
-    rules.of_rank(ctx, w, 3, "the packed operand")
+    rules.least_rank(ctx, w, 3, "the packed operand")
     panel = _panel(ctx, attrs.panel)
-    ctx.equal(x.shape[-1], w.shape[1], "columns of lhs and rows of the packed rhs")
-    ctx.equal(w.shape[0], ceildiv(attrs.n, panel), "panels of the packed rhs")
-    ctx.equal(w.shape[2], lit(panel), "columns of a panel")
-    return TensorType((*x.shape[:-1], lit(attrs.n)), x.dtype)
+    *several, panels, terms, columns = w.shape
+    if several:
+        rules.least_rank(ctx, x, 2, "the left operand of several matrices")
+    ctx.equal(x.shape[-1], terms, "columns of lhs and rows of the packed rhs")
+    ctx.equal(panels, ceildiv(attrs.n, panel), "panels of the packed rhs")
+    ctx.equal(columns, lit(panel), "columns of a panel")
+    batch = rules.broadcast(ctx, (x.shape[:-2], tuple(several)))
+    return TensorType((*batch, *x.shape[-2:-1], lit(attrs.n)), x.dtype)
 
 
 def _packed_reference(attrs: PackedAttrs, x: Array, w: Array) -> Array:
-    panels, k, panel = w.shape
-    whole = widen(w).transpose(1, 0, 2).reshape(k, panels * panel)[:, : attrs.n]
+    *batch, panels, k, panel = w.shape
+    whole = np.moveaxis(widen(w), -3, -2).reshape(*batch, k, panels * panel)[..., : attrs.n]
     return np.asarray(np.matmul(widen(x), whole)).astype(x.dtype)
 
 
@@ -190,17 +197,23 @@ def _packed_compute(attrs: PackedAttrs, operands: Sequence[te.Tensor], result: T
 
     def body(*i: Int) -> te.ScalarValue:
         k = te.reduce_axis("k", x.shape[-1])
-        weight = w[floordiv(i[-1], panel), k, mod(i[-1], panel)]
-        return te.sum_over(k, x[(*i[:-1], k)].cast(wide) * weight.cast(wide))
+        rows = i[-2:-1] if x.ndim > 1 else ()
+        batch = i[: len(i) - 1 - len(rows)]
+        weight = w[(*_batch(w.shape[:-3], batch), floordiv(i[-1], panel), k, mod(i[-1], panel))]
+        return te.sum_over(k, x[(*_batch(x.shape[:-2], batch), *rows, k)].cast(wide) * weight.cast(wide))
 
     y = te.compute(result.shape, body, name="matmul", tag="matmul_packed")
     return y if wide is x.dtype else then(y, lambda v: v.cast(x.dtype), "matmul")
 
 
 def _pack_samples() -> list[Sample]:
+    several = Sample("of several", PackAttrs(4), (noise((2, 5, 10), F32),), (("b", "k", "n"),), exact=True)
     return [
-        Sample(f"{k}x{n} by {p}", PackAttrs(p), (noise((k, n), F32),), (("k", "n"),), exact=True)
-        for k, n, p in ((3, 8, 4), (5, 10, 4), (4, 3, 16), (1, 1, 1), (0, 5, 2))
+        *(
+            Sample(f"{k}x{n} by {p}", PackAttrs(p), (noise((k, n), F32),), (("k", "n"),), exact=True)
+            for k, n, p in ((3, 8, 4), (5, 10, 4), (4, 3, 16), (1, 1, 1), (0, 5, 2))
+        ),
+        several,
     ]
 
 
@@ -219,6 +232,10 @@ def _packed_samples() -> list[Sample]:
                 ((*rows, "k"), (w.shape[0], "k", panel)),
             )
         )
+    for batch, left in (((3,), (3, 5)), ((3,), (5,)), ((3,), (2, 1, 5)), ((2, 1), (2, 3, 5)), ((3,), (3, 1))):
+        w = pack_reference(PackAttrs(8), noise((*batch, 9, 20), F32, seed="w"))
+        x = noise((*left, 9), F32)
+        made.append(Sample(f"{left} by {batch} matrices", PackedAttrs(8, 20), (x, w)))
     return made
 
 
@@ -241,7 +258,7 @@ DEFINITIONS: tuple[OpDef, ...] = (
         _pack_rule,
         1,
         FusionPattern.LAYOUT,
-        "[k, n] as panels of columns [ceil(n/panel), k, panel], zeros behind the last",
+        "[..., k, n] as panels of columns [..., ceil(n/panel), k, panel], zeros behind the last",
         reference=pack_reference,
         compute=_pack_compute,
         samples=_pack_samples,
@@ -252,11 +269,12 @@ DEFINITIONS: tuple[OpDef, ...] = (
         _packed_rule,
         2,
         FusionPattern.CONTRACTION,
-        "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]",
+        "[..., k] times packed panels [ceil(n/panel), k, panel], to [..., n]; of several matrices, "
+        "as matmul of several",
         reference=_packed_reference,
         compute=_packed_compute,
         samples=_packed_samples,
         form_of="matmul",
-        terms=lambda _, x, w: w.shape[1],
+        terms=lambda _, x, w: w.shape[-2],
     ),
 )

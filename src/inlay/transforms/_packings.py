@@ -155,7 +155,8 @@ class PackOptions:
     def rows(self, product: Product) -> int | None:
         """Return the rows of a line of a product; None where they are not known, or several calls' rows."""
         assert isinstance(product.call.type, TensorType), "contractions have one result"
-        rows = rows_of_line(product.call.type.shape[:-1])
+        shape = product.call.type.shape
+        rows = shape[-2].value if product.is_several else rows_of_line(shape[:-1])
         may_be_many = self.shared is not None and product.held.nbytes >= self.shared
         return None if rows == 1 and may_be_many else rows
 
@@ -246,6 +247,17 @@ class Product:
         return elements(self.held)
 
     @property
+    def is_several(self) -> bool:
+        """Whether it is of several matrices, each with rows of its own."""
+        return self.conv is None and len(self.held.shape) > 2
+
+    @property
+    def terms(self) -> int:
+        """How many products each sum has."""
+        columns, matrices = self.held.shape[-1], prod(self.held.shape[:-2]) if self.conv is None else 1
+        return self.held.size // (columns * matrices)
+
+    @property
     def device(self) -> str:
         """The device that runs it; empty for the host."""
         return "" if self.call.place is None else self.call.place.device
@@ -304,7 +316,6 @@ def array_of(e: Expr) -> Array:
 def packing_of(product: Product, target: Target, forms: Forms, asked: Asked) -> Packing | None:
     """Return how weights are packed for a device, None where they are not; `asked` answers what is open."""
     *_, columns = product.held.shape
-    terms = product.held.size // columns
     assert isinstance(product.x.type, TensorType), "contractions have tensors for operands"
     rows = forms.options.rows(product)
     window = _window(product.conv)
@@ -326,7 +337,7 @@ def packing_of(product: Product, target: Target, forms: Forms, asked: Asked) -> 
         if winograd is not None:
             return winograd
         registers = target.tile_registers(dot)
-        widths = panel_widths(target, columns // groups, terms, rows, weights.itemsize, registers)
+        widths = panel_widths(target, columns // groups, product.terms, rows, weights.itemsize, registers)
         panel = _panel(asked, widths if groups == 1 else widths[:1])
     if product.fills_lines(group):
         *_, width, inputs, _ = product.held.shape
@@ -355,7 +366,7 @@ def _panel(asked: Asked, widths: Sequence[int]) -> int:
 def _float_packing(product: Product, target: Target, forms: Forms, rows: int | None, asked: Asked) -> Packing:
     """Return how weights of a product of floats are packed; `rows` are those of a line."""
     *_, columns = product.held.shape
-    terms, window = product.held.size // columns, _window(product.conv)
+    terms, window = product.terms, _window(product.conv)
     dot = None if product.narrow is None else forms.options.pairs(target)
     if dot is not None:
         panel = _panel(asked, panel_widths(target, columns, terms, rows, BF16.itemsize))

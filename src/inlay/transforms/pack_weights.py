@@ -278,7 +278,8 @@ def _product(block: BlockWriter, value: Expr) -> Product | None:
     if any(not isinstance(z, Const) for z in zeros) or (zeros and array_of(zeros[0]).any()):
         return None
     conv = attrs if isinstance(attrs, ConvAttrs) else None
-    if conv is None and len(w.held.shape) != 2:
+    several = name == "matmul" and narrow is None
+    if conv is None and (len(w.held.shape) < 2 or (len(w.held.shape) > 2 and not several)):
         return None
     zero = zeros[1] if len(zeros) > 1 and array_of(zeros[1]).any() else None
     assert zero is None or isinstance(zero, Const), "all zero points are constants"

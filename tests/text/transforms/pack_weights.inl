@@ -7,3 +7,11 @@
 fn main<n>(x: Tensor[n, 2, f32]) -> Tensor[n, 2, f32] {
   matmul(x, f32[2, 2](1.0, 2.0, 3.0, 4.0))
 }
+
+// CHECK-LABEL: fn several
+// CHECK:         matmul_packed{panel={{[0-9]+}}, n=2}(
+// CHECK-NEXT:      x,
+// CHECK-NEXT:      f32[2, 1, 2, {{[0-9]+}}](
+fn several<n>(x: Tensor[2, n, 2, f32]) -> Tensor[2, n, 2, f32] {
+  matmul(x, f32[2, 2, 2](1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0))
+}

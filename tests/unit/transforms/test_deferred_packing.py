@@ -21,6 +21,7 @@ CASES = [
     ("pack_weights", PackAttrs(16), (300, 128), F),
     ("pack_weights", PackAttrs(16), (300, 71), F),
     ("pack_weights", PackAttrs(16), (2000, 9), F),
+    ("pack_weights", PackAttrs(16), (3, 100, 71), F),
     ("pack_conv_weights", PackAttrs(16), (3, 3, 65, 70), F),
     ("pack_bf16_weights", PackBf16Attrs(16, 2), (301, 150), B),
     ("pack_integer_weights", PackIntegerAttrs(16, 4, I8), (3, 3, 90, 100), Q),
