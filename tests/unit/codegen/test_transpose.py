@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inlay.arith.dtype import BF16, F16, F32, F64, I8, I16, I64, U8, DType
-from inlay.arith.expr import fresh, to_int
+from inlay.arith.expr import floordiv, fresh, lit, to_int
 from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
@@ -29,11 +29,20 @@ LEVELS = [
 ]
 TARGETS = [*LEVELS, baseline("aarch64")] if host().arch == "x86_64" else [host()]
 
+
+def counted(x: te.ScalarValue) -> te.ScalarValue:
+    """Add one so often that it is no cheap body."""
+    for _ in range(20):
+        x = x + 1.0
+    return x
+
+
 Body = Callable[[te.ScalarValue], te.ScalarValue]
 BODIES: dict[str, tuple[DType, DType, Body]] = {
     **{str(t): (t, t, lambda x: x) for t in (U8, I16, F16, BF16, F32, F64, I64)},
     "u8 as f32": (U8, F32, lambda x: x.cast(F32) * 0.5),
     "i8 as i64": (I8, I64, lambda x: x.cast(I64)),
+    "long": (F32, F32, counted),
     "f64 as f32": (F64, F32, lambda x: x.cast(F32)),
 }
 
@@ -64,6 +73,7 @@ def hold(f: LoopFunction, x: np.ndarray, kind: str, target: Target) -> None:
     dims = {d.name: x.shape[1] for d in f.dims}
     (found,) = run_native(lowered(f, target), [x], dims, parts=2, target=target)
     want = x.transpose(0, 2, 1).astype(np.float64) * (0.5 if kind == "u8 as f32" else 1)
+    want = want + (20 if kind == "long" else 0)
     np.testing.assert_array_equal(found.reshape(want.shape), want.astype(after.numpy))
 
 
@@ -83,10 +93,21 @@ def test_any_size(kind: str, shape: tuple[int, int, int], is_open: bool) -> None
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
-@pytest.mark.parametrize("kind", ["u8", "f32", "f64"])
+@pytest.mark.parametrize("kind", ["u8", "f32", "f64", "long"])
 def test_tiles_are_used_where_they_fit(kind: str, target: Target) -> None:
     assert tiles(lowered(crossed(1, 256, 256, kind), target)) > 0
     assert tiles(lowered(crossed(1, 256, 1, kind), target)) == 0
+
+
+def test_other_operands_lie_as_they_like() -> None:
+    """A map that is halved along the loop outside, beside one that is across."""
+    x, z = te.placeholder((64, 128), F32, "x"), te.placeholder((64, 64), F32, "z")
+    y = te.compute((128, 64), lambda j, i: x[i, j] + counted(z[floordiv(j, lit(2)), i]), name="y")
+    f = lowered(from_te("f", [x, z], [y]), host())
+    assert tiles(f) > 0
+    a, b = numbers((64, 128), F32), numbers((64, 64), F32)
+    (found,) = run_native(f, [a, b], target=host())
+    np.testing.assert_array_equal(found.reshape(128, 64), a.T + np.repeat(b, 2, 0) + 20)
 
 
 def test_what_is_conditional_is_not_loaded_for_all() -> None:

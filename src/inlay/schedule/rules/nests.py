@@ -32,7 +32,7 @@ from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.split_cases import split_cases
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
-from inlay.schedule.rules.transposed import step_of, tile_of, transpose_tiles
+from inlay.schedule.rules.transposed import MOST_APART, step_of, tile_of, transpose_tiles
 from inlay.schedule.state import Illegal, Schedule, Step, illegal
 
 PARALLEL_WORK = 16384
@@ -53,8 +53,6 @@ MOST_UNROLLED = 16
 """Scalars written out where indices are divided."""
 SHORT = 4
 """Extents up to which strided copies are left to LLVM, which interleaves whole vectors."""
-MOST_APART = 4
-"""Elements between lanes, at most, where all vectors that they are in are loaded and shuffled."""
 TILE = 16
 """Rows and columns of a tile that is copied across the grain: a cache line of f32 each way."""
 
@@ -123,9 +121,21 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     """
     body = s.loop(loop)
     block = next(blocks_of(body))
-    if operations(block.body) <= CHEAP_BODY and is_strided(block, body.var):
-        return _copy_across(s, loop, block, target)
+    if not is_strided(block, body.var):
+        return vectorize_run(s, loop, target)
+    outside, lanes = _alone_in(s, loop, block), width(block, target, body.var)
+    if outside is not None and (columns := tile_of(block, (s.loop(outside), body), lanes)):
+        return transpose_tiles(s, outside, loop, columns, lanes)
+    if operations(block.body) <= CHEAP_BODY:
+        return _copy_across(s, loop, outside, target)
     return vectorize_run(s, loop, target)
+
+
+def _alone_in(s: Schedule, loop: str, block: Block) -> str | None:
+    """Return the loop that an innermost loop is all of; None where there is none, or more is in it."""
+    around = s.loops_of(block.name)
+    outside = around[-2] if len(around) > 1 and around[-1] == loop else None
+    return outside if outside is not None and s.loop(outside).body is s.loop(loop) else None
 
 
 def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
@@ -187,29 +197,23 @@ def _whole(size: int, extent: int | None, block: Block) -> int:
     return divides if divides >= SHORT and extent // divides <= masked else size
 
 
-def _copy_across(s: Schedule, loop: str, block: Block, target: Target) -> str:
-    """Copy across the grain: elements a few apart by vectors that are shuffled, tiles, or else one by one.
+def _copy_across(s: Schedule, loop: str, outside: str | None, target: Target) -> str:
+    """Copy across the grain: elements a few apart by vectors that are shuffled, or else one by one.
 
     If the loop next outside runs along what is loaded, both are tiled, so that a tile reads whole
     cache lines and writes whole cache lines.
     """
-    var, extent = s.loop(loop).var, s.loop(loop).extent
+    block, var, extent = next(blocks_of(s.loop(loop))), s.loop(loop).var, s.loop(loop).extent
     if extent.value is not None and extent.value <= TILE:
         if extent.value > SHORT:
             unroll(s, loop)
         return loop
     if all(step in range(MOST_APART + 1) for step in (step_of(block, x, var) for x in loads_of(block))):
         return vectorize_run(s, loop, target)
-    around = s.loops_of(block.name)
-    outside = around[-2] if len(around) > 1 and around[-1] == loop else None
-    is_alone = outside is not None and s.loop(outside).body is s.loop(loop)
-    if outside is None or not is_alone or not is_contiguous(block, s.loop(outside).var):
+    if outside is None or not is_contiguous(block, s.loop(outside).var):
         outer, inner = split(s, loop, _unrolled(block, var, extent.value))
         unroll(s, inner)
         return outer
-    lanes, rows = width(block, target, var), s.loop(outside)
-    if columns := tile_of(block, var, (extent, rows.extent), lanes):
-        return transpose_tiles(s, outside, loop, columns, lanes)
     _, row = split(s, outside, TILE)
     outer, inner = split(s, loop, TILE)
     reorder(s, [outer, row])

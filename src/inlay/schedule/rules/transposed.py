@@ -14,10 +14,10 @@ shuffles of a vector, where elements one by one take a load and a store each.
 
 from __future__ import annotations
 
-from inlay.arith.expr import Int, Sym, coefficient, substitute
+from inlay.arith.expr import Sym, coefficient, substitute
 from inlay.loop.buffer import flat_index
 from inlay.loop.scalar import Load, Select
-from inlay.loop.stmt import Block
+from inlay.loop.stmt import Block, For
 from inlay.loop.walk import loads_of, own_scalars, scalars_below
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.reorder import reorder
@@ -28,6 +28,8 @@ from inlay.schedule.state import Schedule
 
 PIECE = 16
 """Bytes of a row that are loaded at once: shuffles stay inside of so many."""
+MOST_APART = 4
+"""Elements between lanes, at most, where all vectors that they are in are loaded and shuffled."""
 _LINE = 64
 
 
@@ -38,25 +40,31 @@ def step_of(block: Block, load: Load, loop: Sym) -> int | None:
     return None if step is None else step.value
 
 
-def tile_of(block: Block, loop: Sym, extents: tuple[Int, Int], lanes: int) -> int:
+def tile_of(block: Block, loops: tuple[For, For], lanes: int) -> int:
     """Return how many columns a tile has, one for each iteration of the loop outside; 0 where there is none.
 
+    Every load whose lanes are far apart is to go on to the next element in that loop; others may do as they
+    like.
+
     Args:
-        block: all of whose loads along the loop outside are of neighbors.
-        loop: over the lanes.
-        extents: of that loop and of the one outside, as far as they are known.
+        block: in both loops.
+        loops: the one outside, and the one over the lanes.
         lanes: of a vector.
     """
+    outside, loop = loops
     if block.predicate is not None or any(
         isinstance(x, Select) for value in own_scalars(block.body) for x in scalars_below(value)
     ):
         return 0  # what stands behind a condition may not be loaded
-    sizes = {x.buffer.dtype.itemsize for x in loads_of(block) if (step_of(block, x, loop) or 0) > 1}
-    columns = PIECE // max(sizes, default=PIECE)
-    if columns < 2 or lanes % columns:
+    steps = [(x, step_of(block, x, loop.var)) for x in loads_of(block)]
+    far = [x for x, step in steps if step is None or not 0 <= step <= MOST_APART]
+    if not far or any(step is None for _, step in steps):
         return 0
-    fits = all(e.value is None or e.value >= n for e, n in zip(extents, (lanes, columns), strict=True))
-    return columns if fits else 0
+    columns = PIECE // max(x.buffer.dtype.itemsize for x in far)
+    if columns < 2 or lanes % columns or any(step_of(block, x, outside.var) != 1 for x in far):
+        return 0
+    counts = zip((outside.extent.value, loop.extent.value), (columns, lanes), strict=True)
+    return columns if all(count is None or count >= least for count, least in counts) else 0
 
 
 def transpose_tiles(s: Schedule, outside: str, loop: str, columns: int, lanes: int) -> str:
