@@ -18,6 +18,7 @@ from inlay.schedule.primitives.parallel import parallel
 from inlay.schedule.primitives.partition import partition
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.split_cases import split_cases
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, elementwise, gemm, hold_law, softmax
@@ -163,3 +164,13 @@ def test_what_would_change_the_meaning_is_refused(change: str) -> None:
     if change != "merge":
         assert print_function(s.function) == before
         assert s.trace == []
+
+
+@pytest.mark.parametrize("loop", ["k", "i"])
+def test_sums_are_not_split_by_cases(loop: str) -> None:
+    f = parse_function("""
+    schedulable func f(x: f32[4, 9]) -> (y: f32[4]) {
+      for i in 0..4 { for k in 0..9 { block b(v: spatial 4 = i, r: reduce 9 = k) {
+        init { y[v] = 0.0:f32 } y[v] = y[v] + select([r] < [4], x[v, r], 0.0:f32) } } } }""")
+    with pytest.raises(Illegal, match="reduction|more than one"):
+        split_cases(Schedule(f), "b", loop)

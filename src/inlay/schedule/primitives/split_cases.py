@@ -43,6 +43,8 @@ def split_cases(s: Schedule, block: str, loop: str) -> tuple[str, ...]:
     require_serial(old)
     if old.body is not b or not isinstance(b.body, Store):
         raise illegal("class", f"found {loop} around more than one store of {block}")
+    if b.init is not None:
+        raise illegal("class", f"found {block}, which is a reduction: each part would begin anew")
     found = next(_cases(b, b.body, old, s.function.dims), None)
     if found is None:
         raise illegal("class", f"found no select of {block} that says a range of {loop}")

@@ -208,7 +208,8 @@ def _copy_across(s: Schedule, loop: str, outside: str | None, target: Target) ->
         if extent.value > SHORT:
             unroll(s, loop)
         return loop
-    if all(step in range(MOST_APART + 1) for step in (step_of(block, x, var) for x in loads_of(block))):
+    steps = [step_of(block, x, var) for x in loads_of(block)]
+    if all(step is not None and abs(step) <= MOST_APART for step in steps):
         return vectorize_run(s, loop, target)
     if outside is None or not is_contiguous(block, s.loop(outside).var):
         outer, inner = split(s, loop, _unrolled(block, var, extent.value))

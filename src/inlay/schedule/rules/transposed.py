@@ -57,7 +57,7 @@ def tile_of(block: Block, loops: tuple[For, For], lanes: int) -> int:
     ):
         return 0  # what stands behind a condition may not be loaded
     steps = [(x, step_of(block, x, loop.var)) for x in loads_of(block)]
-    far = [x for x, step in steps if step is None or not 0 <= step <= MOST_APART]
+    far = [x for x, step in steps if step is not None and abs(step) > MOST_APART]
     if not far or any(step is None for _, step in steps):
         return 0
     columns = PIECE // max(x.buffer.dtype.itemsize for x in far)
