@@ -30,11 +30,13 @@ pass again and says which operations keep the plainest form (`PackOptions.plain`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
 import numpy as np
 
+from inlay.analysis.blocks import nested, spine
 from inlay.analysis.choices import Asked, Choice
 from inlay.analysis.register_tiles import panel_width
 from inlay.arith.deferred import AnyArray, DeferredArray
@@ -45,6 +47,7 @@ from inlay.ir.module import Module
 from inlay.ir.types import TensorType
 from inlay.machine.target import Target
 from inlay.ops._build import Array
+from inlay.ops._define import FusionPattern
 from inlay.ops.bf16_products import PackBf16Attrs, PackedBf16Attrs
 from inlay.ops.convolution import ConvAttrs
 from inlay.ops.quantized_blocks import step_of
@@ -79,6 +82,7 @@ def run(module: Module, context: PassContext) -> Module:
     options = context.options_for(PackOptions)
     forms = Forms(options)
     made: dict[tuple[int, int, object], Const] = {}
+    unpacked = {x for f in module.functions.values() for x in _of_scores(f.body, operators)}
 
     def pack(product: Product, packing: Packing) -> Const:
         """Return the packed constant; one array is packed once."""
@@ -101,6 +105,8 @@ def run(module: Module, context: PassContext) -> Module:
         product = _product(block, value)
         if product is None:
             return _computed_bf16(block, value, options, operators)
+        if id(product.weights.held) in unpacked:
+            return None
         target = options.targets(product.device)
         asked = Asked(options.choice(product.device, product.key))
         packing = None if target is None else packing_of(product, target, forms, asked)
@@ -126,6 +132,38 @@ def run(module: Module, context: PassContext) -> Module:
         return block.make(operators.definition("add").op, (block.bind(call, op.name), make.const(-more)))
 
     return rewrite_module(module, step)
+
+
+def _of_scores(body: Expr, operators: OperatorTable) -> Iterator[int]:
+    """Yield which constants are several matrices on either side of a softmax: attention reads them plain.
+
+    Products with them are one kernel with what is between (`_attention.py`), and scores are never written.
+    """
+    leads: dict[Expr, frozenset[int]] = {}
+    rows: set[Expr] = set()
+    pending = [body]
+    while pending:
+        lets, tail = spine(pending.pop())
+        for var, value in (*((let.var, let.value) for let in lets), (None, tail)):
+            pending.extend(nested(value))
+            if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+                continue
+            definition = operators.definition(value.callee.op)
+            before = frozenset[int]().union(*(leads.get(a, ()) for a in value.args))
+            if is_call(value, "softmax"):
+                yield from before
+                rows |= {var} if var is not None else set()
+            elif definition.pattern in (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST):
+                if var is not None:
+                    leads[var] = before
+                    rows |= {var} if not rows.isdisjoint(value.args) else set()
+            elif is_call(value, "matmul") and isinstance(value.args[1], Const):
+                held = value.args[1].held
+                if isinstance(held, np.ndarray | DeferredArray) and len(held.shape) > 2:
+                    if value.args[0] in rows:
+                        yield id(held)
+                    if var is not None:
+                        leads[var] = frozenset((id(held),))
 
 
 def _packed(product: Product, packing: Packing, operators: OperatorTable) -> AnyArray:
