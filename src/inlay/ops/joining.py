@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from inlay.arith.dtype import BOOL, F32
-from inlay.arith.expr import Int, fresh, lit, to_int
+from inlay.arith.expr import Int, lit
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
 from inlay.ir.make import shape_const
 from inlay.ir.op import TypeContext
 from inlay.ir.types import ShapeType, TensorType, TupleType
 from inlay.loop import te
-from inlay.loop.buffer import Buffer
-from inlay.loop.scalar import Load
-from inlay.loop.stmt import For, LoopKind, Seq, Stmt, Store
 from inlay.ops import _rules as rules
 from inlay.ops import slicing
 from inlay.ops._build import Array, Ints
@@ -93,22 +90,6 @@ def _concat_compute(a: AxisAttrs, operands: Sequence[te.Tensor], result: TensorT
         return choose(0, len(operands))
 
     return te.compute(result.shape, body, name="concat")
-
-
-def _concat_loops(a: AxisAttrs, operands: Sequence[Buffer], outputs: Sequence[Buffer]) -> Stmt:
-    (out,) = outputs
-    axis, begin = a.axis % len(out.shape), lit(0)
-    copies: list[Stmt] = []
-    for x in operands:
-        syms = [fresh(f"i{d}") for d in range(len(x.shape))]
-        at = tuple(map(to_int, syms))
-        place = (*at[:axis], at[axis] + begin, *at[axis + 1 :])
-        copy: Stmt = Store(out, place, Load(x, at))
-        for d in reversed(range(len(syms))):
-            copy = For(syms[d], lit(0), x.shape[d], LoopKind.SERIAL, copy)
-        copies.append(copy)
-        begin = begin + x.shape[axis]
-    return Seq(tuple(copies))
 
 
 def _concat_samples() -> list[Sample]:
@@ -203,7 +184,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
         "tensors one after the other along an axis",
         reference=_concat_reference,
         compute=_concat_compute,
-        loops=_concat_loops,
         samples=_concat_samples,
         stands_alone=True,
     ),

@@ -121,7 +121,7 @@ def backwards(f: LoopFunction) -> LoopFunction:
 
 def written_by_operators() -> Iterator[object]:
     for d in table():
-        if d.loops is not None and d.compute is None:
+        if d.loops is not None:
             for s in filter(small, d.samples()):
                 yield pytest.param(d, s, id=f"{d.name}-{s.name}")
 
