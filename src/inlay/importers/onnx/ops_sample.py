@@ -101,13 +101,14 @@ def sample(
     channels_last = x.transpose(0, *range(2, x.rank), 1)
     n, points = places[0].shape
     of = None if images is None else images.reshape(n, 1, 1).broadcast((n, points, 1))
+    whole = dt.I32 if images is None else images.dtype
     per_axis: list[list[tuple[Term, Term]]] = []
     for at, size in zip(places, spatial, strict=True):
         found: list[tuple[Term, Term]] = []
         for tap in _taps(mode, at):
             index, counts = inside(tap.index, size)
             weight = tap.weight if counts is None else counts.where(tap.weight, 0.0)
-            found.append((index.cast(dt.I64).reshape(n, points, 1), weight))
+            found.append((index.cast(whole).reshape(n, points, 1), weight))
         per_axis.append(found)
     total: Term | None = None
     for choice in combinations(*per_axis):
