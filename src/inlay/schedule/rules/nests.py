@@ -243,7 +243,7 @@ def is_contiguous(block: Block, loop: Sym) -> bool:
     for load in loads_of(block):
         if any(x in symbols(e) for x in iters for e in load.indices[:-1]):
             return False
-        found = found or any(coefficient(load.indices[-1], x) == 1 for x in iters)
+        found = found or any(coefficient(e, x) == 1 for e in load.indices[-1:] for x in iters)
     return found
 
 
