@@ -108,7 +108,7 @@ def test_a_line_of_parts_that_lie_in_other_ways_is_in_one_loop() -> None:
 
 def test_an_operand_of_rank_0_beside_one_that_lies_across() -> None:
     x, z = te.placeholder((40, 3), F32, "x"), te.placeholder((), F32, "z")
-    f = from_te("f", [x, z], [te.compute((3, 40), lambda i, j: x[j, i] * z[()], name="y")])
+    f = from_te("f", [x, z], [te.compute((3, 40), lambda i, j: z[()] * x[j, i], name="y")])
     s = schedule(f, TARGET)
     assert gave_up(s) == []
     hold_law(f, s)
