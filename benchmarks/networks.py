@@ -10,10 +10,12 @@ peer, above 1 is faster than it. With one thread a long call is timed by the pro
 
 `% peak` is the share of the peak of multiply-adds, multiplied by the threads, at our least time: nominal
 products, so that Winograd's form counts as the plain sum. The loop of the peak takes turns with the engines,
-as clocks change by a tenth within a run. `read` and `compile` are
-processor seconds in a process of their own with an empty cache, all threads and children, `inductor s` for
-`torch.compile` with its first call; `MB` is what is resident at the peak of both beyond the imported library,
-`ort MB` the same of onnxruntime's session. `pip install -e '.[peers]'` brings all peers.
+as clocks change by a tenth within a run.
+
+`read` and `compile` are processor seconds in a process of their own with an empty cache, all threads and
+children, `inductor s` for `torch.compile` with its first call; `MB` is what is resident at the peak of both
+beyond the imported library, `ort MB` the same of onnxruntime's session. `pip install -e '.[peers]'` brings
+all peers.
 """
 
 from __future__ import annotations
@@ -328,7 +330,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--no-costs", action="store_true", help="do not measure compiling")
     parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
     parser.add_argument("--write", type=Path, help="write the page of results to this file")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if not any(_is_asked(case, given) for case in CASES):
+        parser.error(f"--only: no network has {' or '.join(given.only) or 'nothing'} in its name")
+    return given
+
+
+def _is_asked(case: Case, given: argparse.Namespace) -> bool:
+    return any(part in case.name for part in given.only)
 
 
 def main() -> None:
@@ -339,7 +348,7 @@ def main() -> None:
         print(heading(given.peers), flush=True)
     rows: list[Row] = []
     for case in CASES:
-        if not any(part in case.name for part in given.only):
+        if not _is_asked(case, given):
             continue
         for threads in given.threads:
             row = measured(case, threads, peak, given)

@@ -54,8 +54,10 @@ def draw_board(d: Draw) -> str:
     """Return the file of a board."""
     names = ["near", "far", "side", "deep"][: d.int(2, 4)]
     lines = ['summary = "drawn"']
+    native = ["[[arch]]", 'name = "native"', 'generator = "llvm"', 'loader = "native"', "hand_off_ns = 0"]
     if d.chance(0.3):
         lines.append(f'default = "{d.one(*names)}"')
+    lines += native if d.chance(0.5) else []
     memories = {"near": ["ram"]}
     for name in names[1:]:
         own = f"{name}.mem"

@@ -6,6 +6,7 @@ import pytest
 
 import inlay
 from inlay.runtime.native import Settings
+from tests.boards import PARTED
 from tests.data import cases, model_case
 
 TAGS = {"dyn", "if", "loop", "while", "scan", "tree", "stateful"}
@@ -23,7 +24,7 @@ SLOW = {"super_resolution", "silero_vad_16k", "magika_v3_3", "gen_dyn_transforme
 def test_same_bits(id, threads, tmp_path):
     case = model_case(id)
     file = tmp_path / "model.inlay"
-    inlay.compile(case.model).save(file)
+    inlay.compile(case.model, board=PARTED).save(file)
     executables = [
         inlay.load_executable(
             # With a hand-off of 0 every kernel is long: it is divided, and handed to workers.

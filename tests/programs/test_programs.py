@@ -22,6 +22,7 @@ from inlay.passes.contract import PassContext
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
 from inlay.transforms import eta_expand, infer_types, to_anf
+from tests.boards import PARTED
 from tests.python_kernels import compile_with_python_kernels, run_program
 
 TEXT = Path(__file__).parent / "text"
@@ -97,9 +98,9 @@ def test_all_executors_agree(name: str, args: list[np.ndarray]):
 @pytest.mark.parametrize("name", sorted({name for name, _ in CASES}))
 def test_all_modes_agree(name: str):
     """With kernels issued as commands, in an order that a seed picks, and on two threads."""
-    settings = [Settings(mode="replay", seed=s, hand_off_ns=0) for s in (1, 2, 3)]
-    settings.append(Settings(mode="parallel", threads=2, hand_off_ns=0))
-    program_ = compilation(program(name), verify=True).program
+    settings = [Settings(mode="replay", seed=s) for s in (1, 2, 3)]
+    settings.append(Settings(mode="parallel", threads=2))
+    program_ = compilation(program(name), board=PARTED, verify=True).program
     plain = executable_of(program_, settings=Settings(mode="sequential"))
     for case in settings:
         executable = executable_of(program_, settings=case)

@@ -17,6 +17,7 @@ from inlay.base.diagnostics import RunError
 from inlay.interp.tensor import evaluate_entry
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
+from tests.boards import PARTED
 
 ROW = "some k. Tensor[k, 2, f32]"
 LIST, OPTION, TENSOR, NEST = f"List[{ROW}]", f"Option[{ROW}]", ROW, f"List[({ROW}, Option[{ROW}])]"
@@ -176,11 +177,11 @@ def check(seed: int, tmp_path: Any) -> bool:
     path = tmp_path / f"{seed}.inl"
     path.write_text(text)
     module = inlay.load(path)
-    program = inlay.compile(module).program
+    program = inlay.compile(module, board=PARTED).program
     engines = [
         executable_of(program, engine="python"),
         executable_of(program, settings=Settings(mode="sequential")),
-        executable_of(program, settings=Settings(threads=2, mode="parallel", hand_off_ns=0)),
+        executable_of(program, settings=Settings(threads=2, mode="parallel")),
         executable_of(program, settings=Settings(mode="replay", seed=seed)),
     ]
     ended = False

@@ -98,6 +98,8 @@ def passed_over(board: Board) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
     for arch in board.archs:
         devices = [d.name for d in board.devices if d.arch == arch.name]
+        if "hand_off_ns" in dict(arch.facts) and board.host.name not in devices:
+            found.append((arch.name, "hand_off_ns", "only the host gives threads parts of a kernel"))
         backend = backend_of(board, devices[0]) if devices else None
         if backend is None:
             continue

@@ -116,6 +116,12 @@ def _time(value: Any) -> float:
     return found
 
 
+def _nanoseconds(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST_NUMBER:
+        raise ValueError("a number of nanoseconds, without a fraction")
+    return value
+
+
 def _one_of(kind: type[StrEnum]) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, str) or value not in set(kind):
@@ -172,6 +178,7 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
             "dot": Field(_dot_products),
             "matrix": Field(_matrix_products),
             "fma": Field(_flag),
+            "hand_off_ns": Field(_nanoseconds),
         },
     ),
     "memory": (
@@ -228,6 +235,9 @@ TABLES: dict[str, tuple[type, dict[str, Field]]] = {
 TOP = {"summary": Field(_text), "default": Field(_text)}
 SPEED = ("macs_per_ns", "elements_per_ns", "transcendentals_per_ns", "launch_ns")
 FACTS = tuple(
-    "vector_bytes vector_registers l1_bytes l2_bytes l3_bytes stack_bytes index_bits dot matrix fma".split()
+    (
+        "vector_bytes vector_registers l1_bytes l2_bytes l3_bytes stack_bytes index_bits dot matrix fma "
+        "hand_off_ns"
+    ).split()
 )
 """Keys of an architecture that are fields of `Target`."""

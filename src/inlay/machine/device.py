@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
-from inlay.machine.target import Fact
+from inlay.machine.target import HAND_OFF_NS, Fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class Arch:
     def parameter(self, name: str, default: str = "") -> str:
         """Return a parameter by name."""
         return dict(self.parameters).get(name, default)
+
+    @property
+    def hand_off_ns(self) -> int:
+        """Kernels that are predicted to take less run on one thread; see `Target`."""
+        return cast("int", dict(self.facts).get("hand_off_ns", HAND_OFF_NS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,8 @@ _CPUS = tuple(
     ).split()
 )
 _CACHES = (32 << 10, 512 << 10, 8 << 20)
+HAND_OFF_NS = 10_000
+"""What it takes to give other threads of a usual processor parts of a kernel, and to wait for them."""
 _MOST_CACHE = 1 << 32
 
 
@@ -98,6 +100,7 @@ class Target:
         fma: whether a multiplication and addition with one rounding is an instruction, where
             `features` do not say so.
         doubles: whether there is `f64`.
+        hand_off_ns: a kernel that is predicted to take less time has one part, on the thread of the call.
         dialect: name of the C that its compiler takes (`codegen/c_dialects.py`).
         stacks, memories: names of the stacks of its device, and of the other memories that it writes, as
             far as a board says them. Code without such names does not depend on them.
@@ -118,6 +121,7 @@ class Target:
     matrix: tuple[str, ...] = ()
     fma: bool = True
     doubles: bool = True
+    hand_off_ns: int = HAND_OFF_NS
     dialect: str = "C99"
     stacks: tuple[str, ...] = field(default=(), compare=False)
     memories: tuple[str, ...] = field(default=(), compare=False)

@@ -37,7 +37,7 @@ from inlay.pipeline.state import state_properties
 from inlay.pipeline.tuned_use import tuned_use
 from inlay.runtime.calls import with_calls
 from inlay.runtime.extern import Extern
-from inlay.runtime.native import Callback
+from inlay.runtime.native import HAND_OFF, Callback
 from inlay.runtime.promise import BUDGET
 from inlay.runtime.streams import with_streams
 from inlay.runtime.trace import QUEUES
@@ -114,6 +114,7 @@ def compile_module(
                 RELATIONS: relations_text(module),
                 **state_properties(module),
                 **({} if run.promise is None else {BUDGET: run.promise.to_json()}),
+                HAND_OFF: str(target.hand_off_ns),
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )

@@ -21,7 +21,6 @@ from inlay.lower.ops_to_loops import ops_to_loops
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.ops.table import OperatorTable
-from inlay.runtime.native import HAND_OFF_NS
 from inlay.schedule.choose import Decision, decide
 
 
@@ -82,7 +81,8 @@ class Lowering:
         target, arch = self.targets(device), self.board.arch_of(device)
         if self.before_schedule is not None:
             loops = self.before_schedule(loops, function, device, target)
-        is_short = many is None and not self.device and _is_short(function, self.operators)
+        is_one = many is None and not self.device
+        is_short = is_one and _is_short(function, self.operators, target.hand_off_ns)
         schedule = decide(loops, target, self.backend.rules(arch), choice, is_short=is_short)
         scheduled = self._checked(schedule.function, "schedule")
         lowered = self._checked(lower(scheduled, target, self.backend.hooks(arch)), "lower")
@@ -99,7 +99,7 @@ class Lowering:
         return loops
 
 
-def _is_short(function: Function, operators: OperatorTable) -> bool:
+def _is_short(function: Function, operators: OperatorTable, hand_off_ns: int) -> bool:
     """Whether the runtime would run a kernel on one thread, by the same prediction, and all of it at once.
 
     Parts are of use to one thread too where it goes over large operands piece by piece.
@@ -107,4 +107,4 @@ def _is_short(function: Function, operators: OperatorTable) -> bool:
     time = predicted_ns(function, operators).value
     sizes = [bytes_of(p.type).value for p in function.params]
     is_small = all(n is not None and n < 2 * PIECE_BYTES for n in sizes)
-    return time is not None and time < HAND_OFF_NS and is_small
+    return time is not None and time < hand_off_ns and is_small

@@ -11,7 +11,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -22,6 +22,7 @@ from inlay.arith import dtype as dtypes
 from inlay.base.diagnostics import Diagnostic, InlayError, RunError, error_of
 from inlay.bytecode.isa import DTYPE_CODES
 from inlay.bytecode.program import Entry, HostBody, Kernel
+from inlay.machine.target import HAND_OFF_NS
 from inlay.runtime import _runtime
 from inlay.runtime.structure import Flat, Structure, are_plain, from_flat, to_flat
 from inlay.runtime.trace import Event
@@ -55,9 +56,8 @@ class Clocked(Protocol):
 
 _DTYPE = attrgetter("dtype")
 _BF16, _STRING = DTYPE_CODES["bf16"], DTYPE_CODES["string"]
-HAND_OFF_NS = 10_000
-"""Kernels predicted to be shorter stay on the calling thread: waking another costs as much."""
-
+HAND_OFF = "hand-off-ns"
+"""The property of an executable that says `Settings.hand_off_ns`, where its board does."""
 
 Mode: TypeAlias = Literal["sequential", "parallel", "replay"]
 """How calls go through a program; see design 0010. All give the same results and failures."""
@@ -77,7 +77,9 @@ class Settings:
             top, as those that wait for them cannot end before.
         waiting: requests that may wait to begin, beyond which `submit` refuses more (`run.queue-full`); None
             for any number.
-        hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread.
+        hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread. None: as long
+            as the board says that the executable was compiled for, or `HAND_OFF_NS`. A kernel whose sizes
+            were known to be shorter by the board has one part whatever is said here.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
             threads; or on one thread in an order that `seed` picks. None: as the program suits, and
             where both of the first may, as earlier calls were faster.
@@ -96,12 +98,24 @@ class Settings:
     cache_bytes: int = 0
     activations: int = 16
     waiting: int | None = None
-    hand_off_ns: int = HAND_OFF_NS
+    hand_off_ns: int | None = None
     mode: Mode | None = None
     seed: int = 0
     trace: bool = False
     checked: bool | None = None
     races: bool = False
+
+    @property
+    def least_shared_ns(self) -> int:
+        """Kernels that are predicted to take less run in one part."""
+        return HAND_OFF_NS if self.hand_off_ns is None else self.hand_off_ns
+
+    def completed(self, properties: Mapping[str, str]) -> Settings:
+        """Return the settings with what an executable says of itself, where they say nothing."""
+        said = properties.get(HAND_OFF, "")
+        if self.hand_off_ns is not None or not said.isdecimal():
+            return self
+        return replace(self, hand_off_ns=int(said))
 
 
 class NativeEngine:
@@ -128,7 +142,7 @@ class NativeEngine:
                 settings.threads,
                 settings.stack_bytes,
                 settings.cache_bytes,
-                settings.hand_off_ns,
+                settings.least_shared_ns,
                 0,  # digests of constants are computed by the caller, with hashlib
                 settings.activations,
                 wrapped,

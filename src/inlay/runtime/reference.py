@@ -121,7 +121,7 @@ class ReferenceEngine:
             case SymbolBody(symbol=symbol, parallel=parallel):
                 steps = [(self._symbols[symbol], parallel)]
         cost = formula.evaluate(kernel.cost, integers)
-        is_short = cost is not None and cost < self._settings.hand_off_ns
+        is_short = cost is not None and cost < self._settings.least_shared_ns
         parts = 1 if is_short else self._settings.threads
         addresses = [array.ctypes.data for array in tensors]
         workspace = self._workspace(kernel, integers, parts)

@@ -92,7 +92,8 @@ class Executable:
         self._container = _open(source, verify=verify)
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
-        settings = kept(promise_of(self._container.properties()), settings, asked=chose_threads)
+        properties = self._container.properties()
+        settings = kept(promise_of(properties), settings.completed(properties), asked=chose_threads)
         self.threads = settings.threads
         self._requests = Requests(settings.activations, settings.waiting)
         kernels = self._container.kernels()
@@ -101,19 +102,18 @@ class Executable:
         settings = replace(settings, mode=self.mode.mode)
         self._externs = tuple(externs)  # what their addresses depend on must live
         functions, addresses = bind_externs(kernels, externs)
-        functions |= opened_kept(self._container.program, self._container.properties(), callbacks or {})
+        functions |= opened_kept(self._container.program, properties, callbacks or {})
         functions |= called(kernels, callbacks or {}) | text.callbacks(kernels)
         self._strings = self._table(kernels)
         if self._strings is not None:
             functions = {k: self._strings.shown(k, f) for k, f in functions.items()}
         addresses |= symbols or {}
         check_meant(kernels, callbacks or {}, symbols or {})
-        check_given(kernels, functions, addresses, owners_of(self._container.properties()))
+        check_given(kernels, functions, addresses, owners_of(properties))
         self._is_remote = False
         self._open: Callable[[], NativeEngine | ReferenceEngine]
         if engine == "native":
-            drivers = prepared(d.driver for d in self._container.devices())
-            self._is_remote = any(d.is_remote for d in drivers)
+            self._is_remote = any(d.is_remote for d in prepared(x.driver for x in self._container.devices()))
             self._open = partial(NativeEngine, source, settings, kernels, functions, addresses)
         else:
             program = self._container.program()

@@ -92,7 +92,7 @@ def decide(
         is_short: whether a run takes less time than giving other threads a part of it.
     """
     if f.stage is Stage.LOWERED:
-        return _of_lines(f) if rules and not is_short else Decision(f)
+        return _of_lines(f, is_short=is_short) if rules else Decision(f)
     asked = _AskedTarget(target)
     s = schedule(f, asked, rules, choice, is_short=is_short)
     facts = {n: _fact(target, n) for n in sorted(asked.asked)}
@@ -109,8 +109,8 @@ def decide(
     )
 
 
-def _of_lines(f: LoopFunction) -> Decision:
-    body, declined = lines(f)
+def _of_lines(f: LoopFunction, *, is_short: bool) -> Decision:
+    body, declined = lines(f, is_short=is_short)
     if body is f.body:
         return Decision(f, declined=tuple(declined))
     return Decision(replace(f, body=body), lines.__name__, declined=tuple(declined))

@@ -139,31 +139,43 @@ def _of_scores(body: Expr, operators: OperatorTable) -> Iterator[int]:
 
     Products with them are one kernel with what is between (`_attention.py`), and scores are never written.
     """
-    leads: dict[Expr, frozenset[int]] = {}
-    rows: set[Expr] = set()
+    made_of: dict[Expr | None, frozenset[int]] = {}  # sums with these constants, and element-wise of such
+    weights: set[Expr | None] = set()  # what comes of a softmax
+    for var, value in _values_below(body):
+        if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
+            continue
+        before = frozenset[int]().union(*(made_of.get(a, ()) for a in value.args))
+        held = _several_matrices(value)
+        if is_call(value, "softmax"):
+            yield from before
+            weights.add(var)
+        elif held is not None:
+            made_of[var] = frozenset((held,))
+            yield from made_of[var] if value.args[0] in weights else ()
+        elif operators.definition(value.callee.op).pattern in _EACH:
+            made_of[var] = before
+            weights |= {var} if not weights.isdisjoint(value.args) else set()
+
+
+_EACH = (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST)
+
+
+def _values_below(body: Expr) -> Iterator[tuple[Expr | None, Expr]]:
+    """Yield all values of an expression with what they are bound to, if to anything."""
     pending = [body]
     while pending:
         lets, tail = spine(pending.pop())
         for var, value in (*((let.var, let.value) for let in lets), (None, tail)):
             pending.extend(nested(value))
-            if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
-                continue
-            definition = operators.definition(value.callee.op)
-            before = frozenset[int]().union(*(leads.get(a, ()) for a in value.args))
-            if is_call(value, "softmax"):
-                yield from before
-                rows |= {var} if var is not None else set()
-            elif definition.pattern in (FusionPattern.ELEMENTWISE, FusionPattern.BROADCAST):
-                if var is not None:
-                    leads[var] = before
-                    rows |= {var} if not rows.isdisjoint(value.args) else set()
-            elif is_call(value, "matmul") and isinstance(value.args[1], Const):
-                held = value.args[1].held
-                if isinstance(held, np.ndarray | DeferredArray) and len(held.shape) > 2:
-                    if value.args[0] in rows:
-                        yield id(held)
-                    if var is not None:
-                        leads[var] = frozenset((id(held),))
+            yield var, value
+
+
+def _several_matrices(value: Call) -> int | None:
+    """Return which constant of several matrices a product has, if one."""
+    if not is_call(value, "matmul") or not isinstance(value.args[1], Const):
+        return None
+    held = value.args[1].held
+    return id(held) if isinstance(held, np.ndarray | DeferredArray) and len(held.shape) > 2 else None
 
 
 def _packed(product: Product, packing: Packing, operators: OperatorTable) -> AnyArray:

@@ -19,6 +19,7 @@ from inlay.cli.main import main
 from inlay.machine.board_file import find_board
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of, load_executable
+from tests.boards import PARTED
 
 pytestmark = pytest.mark.llvm
 
@@ -238,15 +239,14 @@ def test_scratch_memory_is_promised_for_so_many_threads(tmp_path):
     x, path, budget = np.ones((64, 4000), np.float32), tmp_path / "p.inlay", {"host": "1GB"}
     promised: list[int] = []
     for threads in (1, 2, 3):
-        made = compilation(io.StringIO(SCRATCH), threads=threads, budget=budget).run.promise
+        made = compilation(io.StringIO(SCRATCH), board=PARTED, threads=threads, budget=budget).run.promise
         assert made is not None
         assert made.threads == threads
         promised.append(made.takes["host"])
         modes = ["sequential"] if threads == 1 else ["sequential", "parallel", "replay"]
         for mode in modes:
-            # Every kernel is long enough to be divided.
-            said = Settings(mode=mode, threads=threads, hand_off_ns=0)
-            program = compilation(io.StringIO(SCRATCH), threads=threads, budget=budget).program
+            said = Settings(mode=mode, threads=threads)
+            program = compilation(io.StringIO(SCRATCH), board=PARTED, threads=threads, budget=budget).program
             exe = executable_of(program, settings=said)
             exe.run({"x": x})
             assert exe.usage().peak_bytes == made.takes["host"]

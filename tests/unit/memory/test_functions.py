@@ -19,6 +19,7 @@ from inlay.memory.account import Account, Around, accounts_of
 from inlay.memory.plan import FunctionPlan, Sharing
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, executable_of
+from tests.boards import PARTED
 from tests.examples import examples
 from tests.property.gen_ir import Program, programs
 from tests.python_kernels import callbacks_of, compile_with_python_kernels
@@ -181,10 +182,10 @@ def overlapping(draw) -> str:
 @settings(max_examples=examples(3))
 @given(overlapping(), st.integers(2, 3))
 def test_a_budget_bounds_calls_that_other_threads_run(text: str, threads: int):
-    made = compilation(io.StringIO(text), threads=threads, budget={"host": "1MB"}, cache="none")
+    made = compilation(io.StringIO(text), threads=threads, budget={"host": "1MB"}, board=PARTED, cache="none")
     promise = made.run.promise
     for mode in ("sequential", "parallel", "replay"):
-        exe = executable_of(made.program, settings=Settings(mode=mode, threads=threads, hand_off_ns=0))
+        exe = executable_of(made.program, settings=Settings(mode=mode, threads=threads))
         inputs = {**inputs_of(exe), "k": np.float32(40)}
         for _ in range(6):
             exe.run(inputs)

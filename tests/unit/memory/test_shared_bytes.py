@@ -19,14 +19,15 @@ from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
+from tests.boards import PARTED
 from tests.examples import examples
 
 pytestmark = pytest.mark.llvm
 
 RUNS = (
     Settings(threads=1, mode="sequential", races=True),
-    Settings(threads=2, mode="parallel", hand_off_ns=0, races=True),
-    Settings(threads=2, mode="replay", hand_off_ns=0, races=True, seed=3),
+    Settings(threads=2, mode="parallel", races=True),
+    Settings(threads=2, mode="replay", races=True, seed=3),
 )
 
 
@@ -85,7 +86,7 @@ def test_sharing_bytes_changes_nothing(network: tuple[str, list[tuple[int, ...]]
     module = infer_types(parse_module(text, table()))
     expected = np.asarray(evaluate(module, arrays))
     for plan in ("serial", "parallel"):
-        program = compilation(module, plan=plan, cache="none", threads=2).program
+        program = compilation(module, board=PARTED, plan=plan, cache="none", threads=2).program
         for run in RUNS:
             exe = executable_of(program, settings=run)
             exe(*(np.full(s, np.nan, np.float32) for s in shapes))

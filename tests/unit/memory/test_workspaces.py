@@ -20,7 +20,8 @@ from inlay.pipeline import generate
 from inlay.pipeline.explain import views
 from inlay.pipeline.generate import GenerateOptions
 from inlay.pipeline.lowering import Lowering
-from inlay.runtime.session import Settings, executable_of
+from inlay.runtime.session import executable_of
+from tests.boards import PARTED
 
 FIXED = 'fn main(x: Tensor[9000, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
 SYMBOLIC = 'fn main<n>(x: Tensor[n, f32]) { let a = sort(x); a.0 } entry main("x") -> ("y");'
@@ -92,7 +93,7 @@ def test_two_runs_share_the_bytes_of_their_scratch():
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 def test_scratch_for_each_thread_is_in_the_plan_and_more_threads_get_theirs_from_the_runtime(mode):
     text = ROWS.replace("<m, n>", "").replace("m, n", "8, 20000")
-    compiled = compilation(program(text), cache="none", threads=2)
+    compiled = compilation(program(text), board=PARTED, cache="none", threads=2)
     (kernel,) = (k for k in compiled.module.kernels.values() if k.workspaces)
     (workspace,) = kernel.workspaces
     assert (workspace.per_part, workspace.parts, workspace.requested) == (True, 2, "")
@@ -103,7 +104,7 @@ def test_scratch_for_each_thread_is_in_the_plan_and_more_threads_get_theirs_from
     x = np.random.default_rng(0).standard_normal((8, 20000)).astype(np.float32)
     each, asked = workspace.planned(1).value, {}
     for threads in (1, 2, 3):
-        made = executable_of(compiled.program, mode=mode, threads=threads, settings=Settings(hand_off_ns=1))
+        made = executable_of(compiled.program, mode=mode, threads=threads)
         e = np.exp(x - x.max(axis=1, keepdims=True))
         np.testing.assert_allclose(made.run({"x": x})["y"], (e / e.sum(1, keepdims=True)).max(1), rtol=1e-5)
         asked[threads] = made.usage().peak_bytes

@@ -13,6 +13,7 @@ from inlay.ir.parser import parse_module
 from inlay.ops.table import table
 from inlay.pipeline import batches as found_by
 from inlay.runtime.native import Settings
+from tests.boards import PARTED
 
 TREE = """
 data Bin { Leaf, Node(Bin, Bin) }
@@ -118,7 +119,7 @@ def test_what_differs_between_calls_is_not_shared() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_modes_give_the_same_bits(tmp_path: Path, threads: int) -> None:
     file = tmp_path / "tree.inlay"
-    inlay.compile(parse_module(TREE, table()), batch=True).save(file)
+    inlay.compile(parse_module(TREE, table()), board=PARTED, batch=True).save(file)
     modes = [("sequential", 0), (None, 0), ("parallel", 0), *(("replay", s) for s in range(4))]
     engines = [
         inlay.load_executable(

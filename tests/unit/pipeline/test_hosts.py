@@ -10,6 +10,7 @@ import pytest
 import inlay
 from inlay.base.diagnostics import CompileError
 from inlay.cli.main import main
+from inlay.codegen.backend_table import target_of
 from inlay.machine.board import Board
 from inlay.machine.board_file import read_board
 from inlay.pipeline.detect import find_usable
@@ -103,6 +104,18 @@ def test_what_a_board_says_of_its_host_for_nothing_is_refused(key: str, why: str
     (found,) = caught.value.diagnostics
     assert why in found.message
     assert key.partition(" ")[0] in str(found.span)
+
+
+def test_only_a_host_gives_threads_parts_of_a_kernel() -> None:
+    of_accelerator = HEAD.replace('loader = "vanilla"', 'loader = "vanilla"\nhand_off_ns = 5000')
+    with pytest.raises(
+        CompileError, match="found hand_off_ns, which does nothing here: only the host"
+    ) as caught:
+        board(of_accelerator + PROCESSOR + ACCELERATOR + SHARED)
+    assert caught.value.ids == ("board.invalid",)
+    of_host = HEAD + PROCESSOR + ACCELERATOR + SHARED + '[[arch]]\nname = "native"\nhand_off_ns = 5000\n'
+    machine = board(of_host)
+    assert machine.arch_of("cpu").hand_off_ns == target_of(machine, "cpu").hand_off_ns == 5000
 
 
 def test_nobody_addresses_the_first_memory() -> None:

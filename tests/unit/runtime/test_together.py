@@ -14,6 +14,7 @@ from inlay.ops.table import table
 from inlay.pipeline import batches as found_by
 from inlay.runtime.native import Settings
 from inlay.runtime.session import Executable, load_executable
+from tests.boards import PARTED
 
 TURNS = """
 fn step(x: Tensor[1, 8, f32], w: Tensor[8, 8, f32]) -> Tensor[1, 8, f32] { tanh(matmul(x, w)) }
@@ -41,7 +42,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("together") / "turns.inlay"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(found_by, "LEAST_SHARED", 1)
-        inlay.compile(parse_module(TURNS, table(), resources=weights), batch=True).save(path)
+        inlay.compile(parse_module(TURNS, table(), resources=weights), board=PARTED, batch=True).save(path)
     return path
 
 
@@ -58,7 +59,7 @@ def alone(file: Path) -> Executable:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_requests_share_kernels_and_keep_their_bits(file: Path, threads: int) -> None:
-    settings = Settings(threads=threads, hand_off_ns=0, trace=True)
+    settings = Settings(threads=threads, trace=True)
     together, by_itself = load_executable(file, settings=settings), alone(file)
     given = [inputs(i, 60 + 17 * i) for i in range(8)]
     expected = [by_itself.run(x)["y"] for x in given]

@@ -19,7 +19,6 @@ from inlay.machine.board import Board
 from inlay.ops._define import FusionPattern
 from inlay.ops.table import OperatorTable
 from inlay.placement.infer.operations import GroupSource
-from inlay.runtime.native import HAND_OFF_NS
 
 _MEMORY_THREADS = 4
 """Threads beyond which a kernel that waits for memory gains nothing."""
@@ -113,9 +112,9 @@ class Predictor:
         if measured.kernels:
             known = measured.kernels.get((device, kernel_key(steps, self._operators)))
         if known is not None:
-            return launch + _shared(known - launch, threads)
+            return launch + _shared(known - launch, threads, arch.hand_off_ns)
         alone = max(work, moved) * self.factor(self.heaviest(steps, device), device)
-        return launch + _shared(alone, threads) + 1.0
+        return launch + _shared(alone, threads, arch.hand_off_ns) + 1.0
 
     def heaviest(self, steps: Sequence[Step], device: str) -> str:
         """Return the operator that has most of the work of a kernel, by the name that boards use."""
@@ -169,11 +168,11 @@ def at_sizes(e: Int, dims: Mapping[Sym, int]) -> float:
     return float(max(0, evaluate(e, {s: dims.get(s, planned_size(s.name)) for s in symbols(e)})))
 
 
-def _shared(ns: float, threads: int) -> float:
+def _shared(ns: float, threads: int, hand_off_ns: int) -> float:
     """Return the time of a kernel that threads share; a short one stays on the thread of the call."""
-    if threads <= 1 or ns <= HAND_OFF_NS:
+    if threads <= 1 or ns <= hand_off_ns:
         return ns
-    return HAND_OFF_NS + (ns - HAND_OFF_NS) / threads
+    return hand_off_ns + (ns - hand_off_ns) / threads
 
 
 def kernel_key(steps: Iterable[Step], operators: OperatorTable) -> str:

@@ -21,14 +21,19 @@ from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import loads_of, map_children, stmts_below, stores_of
 from inlay.schedule.primitives.parallel import parallel
-from inlay.schedule.rules.nests import PARALLEL_WORK, SHARED, work
+from inlay.schedule.rules.nests import PARALLEL_WORK, SHARED, SHORT_KERNEL, work
 from inlay.schedule.state import Step
 
 Declined = list[tuple[Step, str]]
 
 
-def lines(f: LoopFunction) -> tuple[Stmt, Declined]:
-    """Return the statements of a lowered function, loops over lines parallel, and why some are not."""
+def lines(f: LoopFunction, *, is_short: bool = False) -> tuple[Stmt, Declined]:
+    """Return the statements of a lowered function, loops over lines parallel, and why some are not.
+
+    Args:
+        f: the function.
+        is_short: whether a run takes less time than giving other threads a part of it.
+    """
     declined: Declined = []
 
     def shared(s: Stmt) -> Stmt:
@@ -37,20 +42,23 @@ def lines(f: LoopFunction) -> tuple[Stmt, Declined]:
                 # What is allocated around loops is no line's own: accesses to it decide like others.
                 return map_children(s, shared)
             case For():
-                return _shared(s, declined)
+                return _shared(s, declined, is_short=is_short)
             case _:
                 return s
 
     return shared(f.body), declined
 
 
-def _shared(nest: For, declined: Declined) -> For:
+def _shared(nest: For, declined: Declined, *, is_short: bool) -> For:
     """Return loops with the best one over lines outermost, and parallel."""
     around = list(_lines(nest))
     if not around:
         return nest
     wide = (x for x in around if x.extent.value is not None and x.extent.value >= SHARED)
     loop = next(wide, None) or next((x for x in around if x.extent != 1), around[0])
+    if is_short:
+        declined.append((Step(parallel.__name__, (loop.var.name,)), SHORT_KERNEL))
+        return nest
     count, inside = loop.extent.value, around[-1].body
     for other in reversed(around):
         if other is not loop:

@@ -41,6 +41,8 @@ SHARED = 16
 """Iterations of a loop, at least, that threads share as it is: else together with the one inside it."""
 LONG_ITERATION = 2048
 """Operations, at least, of what threads share of two loops together."""
+SHORT_KERNEL = "found a kernel that is predicted to be shorter than giving another thread a part"
+"""Why loops of a kernel that is short stay on one thread."""
 NEAR = 8
 """So many times more or fewer operations, and measuring may say otherwise."""
 CHEAP_BODY = 12
@@ -283,8 +285,7 @@ def parallelize(s: Schedule, loop: str) -> bool:
     runtime can use fewer threads than there are iterations.
     """
     if s.is_short:
-        reason = "found a kernel that is predicted to be shorter than giving another thread a part"
-        s.declined.append((Step(parallel.__name__, (loop,)), reason))
+        s.declined.append((Step(parallel.__name__, (loop,)), SHORT_KERNEL))
         return False
     outermost = s.loop(loop)
     per_iteration = work(outermost.body)
