@@ -339,6 +339,46 @@ class IndexEmitter:
         self.vectors.add(total)
         return total
 
+    def below_zero(self, e: Linear, register: int) -> str | None:
+        """Return in which lanes a value is negative, if neighbors differ by a number.
+
+        Lane i has `e0 + c i`, so it is those with `c i < -e0`: numbers of few bits, which are compared in
+        integers so wide that a vector of them fills a register. Of `-e0` only counts where among them it is.
+
+        Args:
+            e: the value.
+            register: bits of a vector register.
+        """
+        parts = self.split(e)
+        if not parts.stride:
+            return None
+        reach = sorted((0, parts.stride * (self.width - 1)))
+        low, high = reach[0], reach[1] + 1
+        bits = next(n for n in (8, 16, 32, 64) if n * self.width >= register or n == 64)
+        while bits < 64 and max(-low, high) >= 1 << (bits - 1):
+            bits *= 2
+        emit, w, scalar = self.builder, self.width, self.scalar(parts.scalar, parts.constant)
+        if scalar.startswith("%"):
+            least = emit.pure(f"sub i64 0, {scalar}", (scalar,), cheap=True)
+            for name, bound in (("smax", low), ("smin", high)):
+                least = emit.pure(
+                    f"call i64 @llvm.{name}.i64(i64 {least}, i64 {bound})", (least,), cheap=True
+                )
+            if bits < 64:
+                least = emit.pure(f"trunc i64 {least} to i{bits}", (least,), cheap=True)
+            one = emit.pure(
+                f"insertelement <{w} x i{bits}> poison, i{bits} {least}, i32 0", (least,), cheap=True
+            )
+            limit = emit.pure(
+                f"shufflevector <{w} x i{bits}> {one}, <{w} x i{bits}> poison, <{w} x i32> zeroinitializer",
+                (one,),
+                cheap=True,
+            )
+        else:
+            limit = f"splat (i{bits} {min(max(-int(scalar), low), high)})"
+        lanes = ", ".join(f"i{bits} {parts.stride * i}" for i in range(w))
+        return emit.pure(f"icmp slt <{w} x i{bits}> <{lanes}>, {limit}", (limit,))
+
     def splat(self, scalar: str) -> str:
         """Return an i64 in every lane."""
         if not scalar.startswith("%"):

@@ -32,6 +32,7 @@ from inlay.codegen.llvm_transpose import transposed
 from inlay.codegen.llvm_types import Value, memory_element, register_type, suffix, vector
 from inlay.loop.buffer import Buffer, flat_index
 from inlay.loop.scalar import Load
+from inlay.machine.target import MASKED_BYTES
 
 MAX_SHUFFLED_LOADS = 4
 """Contiguous loads that are worth it in place of a gather."""
@@ -156,8 +157,8 @@ class Memory:
                 text = self._contiguous(vector(element, lanes), pointer, dtype, mask)
                 size = lanes * dtype.itemsize
                 bits = self._loaded(text, version, buffer, pointer, size, where.constant)
-            case _ if mask is None and (near := self._near(where)) is not None:
-                bits = self._shuffled(buffer, where, near, version)
+            case _ if (near := self._near(where, dtype, mask)) is not None:
+                bits = self._shuffled(buffer, where, near, version, mask)
             case int() if mask is None and (window := self._window(buffer, indices)) is not None:
                 bits = self._column(buffer, where, window, version)
             case _:
@@ -361,19 +362,27 @@ class Memory:
             return f"<{lanes} x i1> splat (i1 true)"
         return self.ops.widen(mask, lanes).typed
 
-    def _near(self, where: Split) -> tuple[int, ...] | None:
-        """Return the distances of the lanes if a few contiguous loads cover all of them."""
+    def _near(self, where: Split, dtype: DType, mask: Value | None) -> tuple[int, ...] | None:
+        """Return the distances of the lanes if a few contiguous loads cover all of them.
+
+        Under a mask only of elements that processors leave out one by one, each of which one lane reads.
+        """
         distances = self.index.distances(where)
         if distances is None or self.index.width <= MAX_SHUFFLED_LOADS:
+            return None
+        if mask is not None and (dtype.itemsize < MASKED_BYTES or len({*distances}) < len(distances)):
             return None
         span = max(distances) - min(distances) + 1
         return distances if span <= MAX_SHUFFLED_LOADS * self.index.width else None
 
-    def _shuffled(self, buffer: Buffer, where: Split, distances: Sequence[int], version: int) -> str:
+    def _shuffled(
+        self, buffer: Buffer, where: Split, distances: Sequence[int], version: int, mask: Value | None
+    ) -> str:
         """Load elements at known distances with contiguous loads inside the touched range.
 
         Load j covers elements from j*lanes on; the last one is moved back to end with the range. A
-        range that is shorter than a vector is loaded under a mask.
+        range that is shorter than a vector is loaded under a mask. Where lanes are off, each load has the
+        mask of the lanes that read it.
         """
         emit, lanes = self.builder, self.index.width
         element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
@@ -384,12 +393,14 @@ class Memory:
         for start in starts:
             at = Split(where.constant + low + start, where.scalar, 1, {})
             pointer = self._address(buffer, at)
-            text = f"load {type}, ptr {pointer}, align {size}"
-            if span < lanes:
-                on = ", ".join(f"i1 {'true' if lane < span else 'false'}" for lane in range(lanes))
+            if mask is None and span >= lanes:
+                text = f"load {type}, ptr {pointer}, align {size}"
+            else:
+                read = {distance - low - start: lane for lane, distance in enumerate(distances)}
+                on = self._mask_of([read.get(place) for place in range(lanes)], mask)
                 text = (
                     f"call {type} @llvm.masked.load.{suffix(element, lanes)}.p0(ptr align {size} "
-                    f"{pointer}, <{lanes} x i1> <{on}>, {type} zeroinitializer)"
+                    f"{pointer}, <{lanes} x i1> {on}, {type} zeroinitializer)"
                 )
             loaded = emit.load(text, version)
             wanted: list[str] = []
@@ -403,6 +414,18 @@ class Memory:
             text = f"shufflevector {type} {a}, {type} {b}, <{lanes} x i32> <{', '.join(wanted)}>"
             result = emit.pure(text, (a, b))
         return result
+
+    def _mask_of(self, readers: Sequence[int | None], mask: Value | None) -> str:
+        """Return which elements of a load are read, by the lane that reads each, if one does."""
+        lanes = self.index.width
+        if mask is None:
+            on = ", ".join(f"i1 {'false' if lane is None else 'true'}" for lane in readers)
+            return f"<{on}>"
+        all_lanes = self.ops.widen(mask, lanes)
+        chosen = ", ".join(f"i32 {lanes if lane is None else lane}" for lane in readers)
+        type = vector("i1", lanes)
+        text = f"shufflevector {all_lanes.typed}, {type} zeroinitializer, <{lanes} x i32> <{chosen}>"
+        return self.builder.pure(text, (all_lanes.text,))
 
     def _window(self, buffer: Buffer, indices: tuple[Int, ...]) -> Window | None:
         """Return the window that an access is in, if each step of it is the next element of every lane."""

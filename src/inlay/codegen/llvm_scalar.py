@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from inlay.arith.dtype import BOOL, F32, I32, I64, DType
-from inlay.arith.expr import Int, Sym
+from inlay.arith.expr import Int, Sym, lit
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
 from inlay.codegen.llvm_dots import DotEmitter
@@ -62,6 +62,7 @@ class ScalarEmitter:
         self.index = index
         self.ops = ops
         self.math = Math(ops)
+        self._vector_bits = 8 * target.vector_bytes
         self.memory = memory
         self.names: dict[Sym, Value] = {}
         self.mask: Value | None = None
@@ -101,7 +102,7 @@ class ScalarEmitter:
     def _node(self, s: Unary | Binary | Select | Cast | Intrinsic | Bind | Dot | Reduce) -> Value:
         match s:
             case Binary(op=op, lhs=a, rhs=b):
-                made = self._dots.single(s, self._value)
+                made = self._dots.single(s, self._value) or self._lanes_below(op, a, b)
                 if made is not None:
                     return made
                 return self.ops.binary(op, self._value(a), self._value(b), self.mask)
@@ -131,6 +132,15 @@ class ScalarEmitter:
                 raise InternalError("a reduction in a lowered function", where="codegen.llvm")
             case _:
                 assert_never(s)
+
+    def _lanes_below(self, op: BinaryOp, a: Scalar, b: Scalar) -> Value | None:
+        """Return which lanes have the smaller index, if these lie a fixed number apart."""
+        low, high = _index_of(a), _index_of(b)
+        if op not in (BinaryOp.LT, BinaryOp.LE) or low is None or high is None:
+            return None
+        distance = self.index.linear(low - high - (1 if op is BinaryOp.LE else 0))
+        text = self.index.below_zero(distance, self._vector_bits)
+        return None if text is None else Value(text, BOOL, self.index.width)
 
     def integer(self, e: Int) -> Value:
         """Return an index polynomial as an i64 value."""
@@ -245,6 +255,17 @@ class ScalarEmitter:
     def negated(self, condition: Value) -> Value:
         """Return the opposite of a truth value."""
         return self.ops.binary(BinaryOp.XOR, condition, literal(1, BOOL, condition.lanes))
+
+
+def _index_of(s: Scalar) -> Int | None:
+    """Return what an index, or a number among indices, says."""
+    match s:
+        case Index(value=e, dtype=dtype) if dtype == I64:
+            return e
+        case Lit(value=int(n), dtype=dtype) if dtype == I64:
+            return lit(n)
+        case _:
+            return None
 
 
 def _linear_of(value: Value) -> Linear:

@@ -70,6 +70,8 @@ _CPUS = tuple(
     ).split()
 )
 _CACHES = (32 << 10, 512 << 10, 8 << 20)
+MASKED_BYTES = 4
+"""Of the least elements that vectors move by a mask; smaller ones take a branch each (AVX2, NEON)."""
 HAND_OFF_NS = 10_000
 """What it takes to give other threads of a usual processor parts of a kernel, and to wait for them."""
 _MOST_CACHE = 1 << 32

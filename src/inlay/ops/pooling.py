@@ -7,6 +7,7 @@ elements outside never count. Pools over all of an axis are reductions (`reduce_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,12 +93,56 @@ def _reduced(
 ) -> te.Tensor:
     """Combine each window of the padded `source` with a reduction such as `te.max_over`."""
     windows, first, wide = _windows(a), _first(a), widened(x.dtype)
+    if _is_in_lines(a):
+        return _of_lines(_lines(x, a, source, shape, over), a, shape, over, name)
 
     def body(*i: Int) -> te.ScalarValue:
         k = windows.axes()
         at = windows.at(i[first : first + windows.count], k)
         value = source[(*i[:first], *at, *i[first + windows.count :])]
         return over(k, value.cast(wide) if over is te.sum_over else value)  # type: ignore[operator]
+
+    return te.compute(shape, body, name=name, tag="pool")
+
+
+def _is_in_lines(a: Attrs) -> bool:
+    """Whether windows are combined along the last spatial axis behind the others.
+
+    Windows overlap: what is combined of the lines of a window serves all windows that share its columns, so
+    that one of 5 x 5 takes 5 + 5 elements and not 25. Of images in planes it also has the padding in it, and
+    what is left to do has no conditions.
+    """
+    w, lines = _windows(a), math.prod(a.kernel[:-1])
+    if a.channels_last:
+        return 2 * lines * a.kernel[-1] > 3 * ((lines + 1) * w.strides[-1] + a.kernel[-1])
+    is_padded = a.ceil_mode or w.before[-1] > 0 or w.after[-1] > 0
+    return is_padded or lines * a.kernel[-1] > lines + 1 + a.kernel[-1]
+
+
+def _lines(x: te.Tensor, a: Attrs, source: te.Tensor, shape: Sequence[Int], over: object) -> te.Tensor:
+    """Combine the lines of each window of the padded `source`: `[n, c, *out, columns]`."""
+    windows, first, wide = _windows(a), _first(a), widened(x.dtype)
+    last = first + windows.count - 1
+    columns = windows.span(shape[first : last + 1])[-1]
+
+    def body(*i: Int) -> te.ScalarValue:
+        k = windows.axes()[:-1]
+        at = windows.without_last().at(i[first:last], k)
+        value = source[(*i[:first], *at, *i[last:])]
+        term = value.cast(wide) if over is te.sum_over else value
+        return over(k, term) if k else term  # type: ignore[operator]
+
+    return te.compute((*shape[:last], columns, *shape[last + 1 :]), body, name="lines", tag="pool")
+
+
+def _of_lines(lines: te.Tensor, a: Attrs, shape: Sequence[Int], over: object, name: str) -> te.Tensor:
+    """Combine the columns of each window, of which the lines are combined."""
+    windows, last = _windows(a), _first(a) + len(a.kernel) - 1
+
+    def body(*i: Int) -> te.ScalarValue:
+        k = windows.axes()[-1]
+        at = i[last] * windows.strides[-1] + k * windows.dilations[-1]
+        return over([k], lines[(*i[:last], at, *i[last + 1 :])])  # type: ignore[operator]
 
     return te.compute(shape, body, name=name, tag="pool")
 
@@ -239,6 +284,10 @@ _CASES: tuple[tuple[tuple[int, ...], MaxPoolAttrs], ...] = (
     ((2, 3, 11), MaxPoolAttrs((4,), (3,), (1, 2))),
     ((1, 2, 5, 4, 6), MaxPoolAttrs((2, 2, 3), (2, 1, 2), (0, 0, 1, 1, 0, 1))),
     ((0, 2, 8, 7), MaxPoolAttrs((2, 2), (2, 2))),
+    ((1, 3, 30, 45), MaxPoolAttrs((3, 3), (2, 2), (1, 1, 1, 1))),
+    ((1, 2, 11, 20), MaxPoolAttrs((5, 5), (), (2, 2, 2, 2))),
+    ((1, 1, 130, 70), MaxPoolAttrs((3, 3), (1, 3), (1, 0, 1, 0), (2, 1))),
+    ((1, 2, 50), MaxPoolAttrs((4,), (3,))),
 )
 
 

@@ -27,6 +27,7 @@ from inlay.ops import _rules as rules
 from inlay.ops import elementwise, reduction
 from inlay.ops._build import Array, copy_buffer, nest, serial_loops, widen, widened
 from inlay.ops._define import FusionPattern, OpDef, Sample, by_name, define
+from inlay.ops._entering import DENSE, Before, visit_entering
 from inlay.ops._rules import ELEMENTS, NUMBERS, Types
 from inlay.ops._samples import ints, noise
 from inlay.ops._top_heap import first_of_line
@@ -229,7 +230,7 @@ def _top_k_reference(a: TopKAttrs, x: Array, k: int) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, a.axis), order
 
 
-FEW = 16
+FEW = 4
 """Elements that are kept in order all the time; of more, or of a number that is not known, a heap is."""
 
 
@@ -249,43 +250,50 @@ def _top_k_loops(a: TopKAttrs, operands: Sequence[object], outputs: Sequence[Buf
     def before(one: te.ScalarValue, other: te.ScalarValue) -> te.ScalarValue:
         return _before(one, other, descending=a.largest)
 
+    line = x, values, places, at, x.shape[axis]
     if k.value is None or k.value > FEW:
-        return nest(lines, first_of_line(x, values, places, at, x.shape[axis], k, before))
-    return nest(lines, _inserted(a, (x, values, places), at, loops[axis], k))
+        return nest(lines, first_of_line(*line, k, before, largest=a.largest))
+    return nest(lines, _inserted(*line, k.value, before))
 
 
 def _inserted(
-    a: TopKAttrs,
-    buffers: tuple[Buffer, Buffer, Buffer],
+    x: Buffer,
+    values: Buffer,
+    places: Buffer,
     at: Callable[[Int], tuple[Int, ...]],
-    loop: For,
-    k: Int,
+    n: Int,
+    k: int,
+    before: Before,
 ) -> Stmt:
-    """Insert each element into the best so far: n comparisons, and k more for each that enters."""
-    x, values, places = buffers
-    wide, e = widened(x.dtype), to_int(loop.var)
-    new = te.Tensor(x)[at(e)]
-    false = te.const(False, BOOL)
+    """Insert each element into the best so far: k comparisons for each that enters."""
+    kept, wide = te.Tensor(values), widened(x.dtype)
 
-    def enters_before(t: Int) -> te.ScalarValue:
-        """Whether the new element belongs before place t, which may not be filled yet."""
-        kept = te.Tensor(values)[at(t)]
-        better = _before(new.cast(wide), kept.cast(wide), descending=a.largest)
-        return te.select(te.index(t) < te.index(e), better, te.const(True, BOOL))
+    def visit(e: Int) -> Stmt:
+        new = te.Tensor(x)[at(e)]
 
-    back = fresh("back")
-    t = k - 1 - to_int(back)
-    previous = te.select(te.index(t) > 0, enters_before(t - 1), false)
-    moved = Seq(
-        (Store(values, at(t), Load(values, at(t - 1))), Store(places, at(t), Load(places, at(t - 1))))
+        def enters(t: int) -> te.ScalarValue:
+            """Whether the new element belongs before place t, which may not be filled yet."""
+            better = before(new.cast(wide), kept[at(lit(t))].cast(wide))
+            return te.select(te.index(t) < te.index(e), better, te.const(True, BOOL))
+
+        def put(t: int, value: te.ScalarValue, place: te.ScalarValue) -> Stmt:
+            here = at(lit(t))
+            return Seq((Store(values, here, value.scalar), Store(places, here, place.scalar)))
+
+        steps: Stmt = put(0, new, te.index(e))
+        for t in range(1, k):
+            before_that = at(lit(t - 1))
+            moved = put(t, kept[before_that], te.Tensor(places)[before_that])
+            # From the last place on: what is in front moves back, if that is filled, or the new one goes in.
+            filled = If((te.index(t) <= te.index(e)).scalar, moved)
+            steps = If(enters(t - 1).scalar, Seq((filled, steps)), put(t, new, te.index(e)))
+        return If(enters(k - 1).scalar, steps)
+
+    return (
+        visit_entering(x, at, (lit(0), lit(k * DENSE), n), kept[at(lit(k - 1))], before, visit)
+        if k
+        else Seq(())
     )
-    placed = Seq((Store(values, at(t), new.scalar), Store(places, at(t), te.index(e).scalar)))
-    # A place moves back if the new element goes before the place in front of it, and is filled.
-    filled = te.index(t) <= te.index(e)
-    step = If((enters_before(t) & filled).scalar, If(previous.scalar, moved, placed))
-    insert = For(back, lit(0), k, LoopKind.SERIAL, step)
-    enter = te.select(te.index(k) > 0, enters_before(k - 1), false)
-    return For(loop.var, lit(0), loop.extent, LoopKind.SERIAL, If(enter.scalar, insert))
 
 
 def _top_k_samples() -> list[Sample]:
@@ -313,7 +321,19 @@ def _many_top_k() -> list[Sample]:
     x = noise((2, 60), I32, low=-9, high=9, seed="many").astype(np.float32)
     x[0, ::7] = np.nan
     made = [Sample(f"many {n}", TopKAttrs(-1, n != 20), (x, n), exact=True) for n in (17, 20, 33, 60)]
-    return [*made, Sample("many down", TopKAttrs(0), (x.T.copy(), 40), (("n", "m"), 40), exact=True)]
+    made.append(Sample("many down", TopKAttrs(0), (x.T.copy(), 40), (("n", "m"), 40), exact=True))
+    long = noise((2, 400), I32, low=0, high=90, seed="long")
+    wide = long.astype(np.float32) - 45
+    wide[0, ::37], wide[0, 5::41], wide[1, ::2] = np.nan, -np.inf, 0
+    wide[1, ::4] *= -1  # zeros of both signs are equal
+    for k in (3, 20, 70):
+        for largest in (True, False):
+            a = TopKAttrs(-1, largest)
+            made.append(Sample(f"long {k} {largest}", a, (wide, k), (("m", "n"), "k"), exact=True))
+            made.append(Sample(f"long {k} {largest} known", a, (wide, k), (("m", 400), k), exact=True))
+    others = [long.astype(d) for d in (np.uint8, np.int64, np.uint32, np.float16, np.float64)]
+    others[2] += np.uint32(2**31 - 40)
+    return [*made, *(Sample(f"long {x.dtype}", TopKAttrs(-1), (x, 9), exact=True) for x in others)]
 
 
 # --------------------------------------------------------------------------- nonzero

@@ -93,7 +93,7 @@ def _loops(a: SuppressionAttrs, operands: Sequence[object], outputs: Sequence[Bu
     values = Buffer("values", (n,), F32, Scope.WORKSPACE)
     order = Buffer("order", (n,), I64, Scope.WORKSPACE)
     total = Buffer("total", (lit(1),), I64, Scope.REGISTER)
-    heap = Heap(values, order, lambda i: (i,), _outranks)
+    heap = Heap((values, order), lambda i: (i,), _outranks)
     suppression = _Suppression(boxes, te.Tensor(overlap)[()], outputs, at, most)
     count = fresh("count")
     passes = te.Tensor(threshold)[()] if a.filters else None
@@ -128,7 +128,7 @@ def _candidates(
         Load(total, (lit(0),)),
         Seq(
             (
-                heap.put(to_int(end), score.scalar, te.index(i).scalar),
+                heap.put(to_int(end), (score, te.index(i))),
                 Store(total, (lit(0),), te.index(to_int(end) + 1).scalar),
             )
         ),
@@ -170,12 +170,12 @@ class _Suppression:
         )
         nothing = Store(struck, (lit(0),), te.index(lit(0)).scalar)
         last = count - 1 - to_int(t)
-        drop = heap.down(lit(0), last, heap.value(last), heap.place(last))
+        drop = heap.down(lit(0), last, heap.element(last))
         tried = Seq((nothing, self._compare(struck, to_int(p), to_int(have)), If(is_free.scalar, keep), drop))
         candidate = Let(
             have,
             Load(kept, (lit(0),)),
-            If((te.index(have) < te.index(self.most)).scalar, Let(p, heap.place(lit(0)), tried)),
+            If((te.index(have) < te.index(self.most)).scalar, Let(p, heap.element(lit(0))[1].scalar, tried)),
         )
         end, rest = fresh("end"), fresh("rest")
         is_found = te.index(rest) < te.index(end)

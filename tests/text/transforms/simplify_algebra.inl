@@ -21,6 +21,22 @@ fn back<n, m>(x: Tensor[n, m, f32]) -> Tensor[n, m, f32] {
   relu(transpose{perm=[1, 0]}(transpose{perm=[1, 0]}(x)))
 }
 
+// A reduction takes axes as they lie. What is left of them is turned, where their order is another one.
+
+// CHECK-LABEL: fn reduced
+// CHECK:         reduce_max{axes=[1]}(x)
+// CHECK-NEXT:    transpose{perm=[1, 0]}
+// CHECK:         reduce_sum{axes=[1], keepdims=true}(x)
+// CHECK-NEXT:    transpose{perm=[2, 0, 1]}
+// CHECK:         reduce_mean{axes=[1, 2]}(x)
+// CHECK-NOT:     transpose{
+fn reduced(x: Tensor[2, 5, 7, f32]) -> (Tensor[7, 2, f32], Tensor[7, 2, 1, f32], Tensor[2, f32]) {
+  let a = reduce_max{axes=[2]}(transpose{perm=[2, 0, 1]}(x));
+  let b = reduce_sum{axes=[2], keepdims=true}(transpose{perm=[2, 0, 1]}(x));
+  let c = reduce_mean{axes=[0, -1]}(transpose{perm=[2, 0, 1]}(x));
+  (a, b, c)
+}
+
 // A factor per channel moves into the weights.
 
 // CHECK-LABEL: fn scaled
@@ -42,4 +58,5 @@ fn rows<n, i, int j>(x: Tensor[n, 4, f32], i: int[i], j: int[j]) -> Tensor[4, f3
 entry main("x") -> ("y");
 entry rows("x", "i", "j") -> ("y");
 entry back("x") -> ("y");
+entry reduced("x") -> ("a", "b", "c");
 entry scaled("x") -> ("y");

@@ -239,6 +239,17 @@ def test_large_images_are_reduced_by_lines(op: str, keepdims: int, side: int, re
     assert sum(count for name, count in found.items() if name.startswith("reduce")) == reductions
 
 
+@pytest.mark.parametrize(("axis", "shape"), [(0, [8, 4, 6]), (1, [2, 4, 6]), (2, [2, 8, 6]), (3, [2, 8, 4])])
+def test_a_reduction_leaves_channels_last(axis: int, shape: list[int]) -> None:
+    """The image is read as it lies, and what is left of it is transposed."""
+    weights = {"w": noise(8, 3, 1, 1)}
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("ReduceMax", ["a"], ["y"], axes=[axis], keepdims=0)]
+    m = model(nodes, [value("x", [2, 3, 4, 6])], [value("y", shape)], weights)
+    found = check(m, x=noise(2, 3, 4, 6))
+    assert found["reduce_max"] == 1
+    assert found["transpose"] == (1 if axis == 1 else 2)
+
+
 @pytest.mark.parametrize("batch", [2, "n"])
 def test_shuffled_channels_stay_last(batch: int | str) -> None:
     """Groups of channels are dealt out: one move, and no change of the layout."""

@@ -22,7 +22,7 @@ from inlay.loop.walk import (
     stmts_below,
     stores_of,
 )
-from inlay.machine.target import Target
+from inlay.machine.target import MASKED_BYTES, Target
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.fuse import fuse
@@ -58,8 +58,6 @@ SHORT = 4
 TILE = 16
 """Rows and columns of a tile that is copied across the grain: a cache line of f32 each way."""
 
-_MASKED = 4
-"""Bytes of the least elements that vectors move by a mask; smaller ones take a branch each (AVX2, NEON)."""
 
 _HEAVY = {BinaryOp.DIV: 4, BinaryOp.REM: 10, BinaryOp.FLOORDIV: 10, BinaryOp.FLOORMOD: 10}
 _FUNCTION = 15
@@ -183,7 +181,7 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
 def is_narrow(block: Block) -> bool:
     """Whether a block touches elements of fewer bits than processors can mask one by one."""
     touched = [*(x.buffer for x in loads_of(block)), *(x.buffer for x in stores_of(block.body))]
-    return any(b.dtype.itemsize < _MASKED for b in touched)
+    return any(b.dtype.itemsize < MASKED_BYTES for b in touched)
 
 
 def _is_ragged(extent: int, step: int, block: Block) -> bool:

@@ -10,14 +10,18 @@ by the threads, and temporaries shrink to one row:
 Inside a row each nest gets vectors on its own:
 
 * A nest without reduction (`MAP`): along its last axis.
-* A reduction whose last spatial axis is contiguous in what it loads (`COLUMNS`; pooling channels
-  last): along that axis, one accumulator for each element, in registers.
+* A reduction whose last spatial axis is contiguous in what it loads, or a few elements apart (`COLUMNS`;
+  pooling): along that axis, one accumulator for each element, in registers. The terms are written out
+  where they are few.
 * A reduction along the contiguous axis itself (`LANES`): several accumulators, a fixed number of
   lanes, combined in order. The result depends on neither the number of threads nor the size.
 * Anything else stays serial loops (`SERIAL`).
 
 What a map makes and the reduction behind it adds up along the same axis (the exponentials of softmax)
 is added as it is made: the two are one loop, and what is added is in a register.
+
+Windows along the last axis read vectors that begin within those that the nest before has stored. They are
+read when these have reached the cache: a chunk of lines is made, and then read.
 
 Long sums of floats are computed in blocks, wherever the vectors are: see `sums.py`.
 """
@@ -62,6 +66,7 @@ from inlay.schedule.rules.nests import (
     width,
 )
 from inlay.schedule.rules.sums import block_alike, block_sum
+from inlay.schedule.rules.transposed import MOST_APART
 from inlay.schedule.state import Illegal, Schedule, illegal
 
 LANE_LEVELS = 2
@@ -76,6 +81,12 @@ cache on each of many pages."""
 
 FEWEST_COLUMNS = 4
 """Columns that are reduced by a vector of fewer lanes than registers have, at least."""
+
+CHUNK_BYTES = 16 << 10
+"""Of lines that are made before the first of them is read, where it is read in other vectors."""
+
+MOST_TAPS = 16
+"""Vectors that are reduced without a loop are fewer than these."""
 
 LONG_ROW = 1024
 """Bytes of a row from which on the next one is asked for."""
@@ -141,11 +152,14 @@ def row_nests(s: Schedule, names: Sequence[str], target: Target, *, around: int 
     """
     nests = [_classified(s, name, target) for name in names]
     shared = _shared(nests)
+    chunk = _chunk(s, nests, shared) if shared > around else 1
     sources = {b.block: a.block for a, b in pairwise(nests) if _makes_terms(s, a, b)}
     outer: list[list[str]] = []
     for nest in nests:
         if nest.block not in sources.values():
             outer += _vectorized(s, nest, shared, target, sources.get(nest.block))
+    if chunk > 1:
+        outer = [[*loops[:-1], split(s, loops[-1], chunk)[0]] for loops in outer]
     for group in _merged(s, outer):
         if len(group) == shared and group:
             _own_temporaries(s, group[-1])
@@ -202,7 +216,7 @@ def _classified(s: Schedule, name: str, target: Target) -> _Nest:
     least = FEWEST_COLUMNS if short else size
     if block.init is None:
         form = _Form.MAP
-    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, least):
+    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, least, MOST_APART):
         form, size = _Form.COLUMNS, short or size
     elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size):
         form = _Form.LANES
@@ -222,8 +236,8 @@ def _short(columns: int | None, size: int, block: Block) -> int:
     return whole if whole == columns or not is_narrow(block) else 0
 
 
-def _runs_along(block: Block, sym: Sym, extent: Int, least: int) -> bool:
-    """Whether what a block loads is contiguous along an iter, and long enough for vectors."""
+def _runs_along(block: Block, sym: Sym, extent: Int, least: int, apart: int = 1) -> bool:
+    """Whether what a block loads is long enough for vectors along an iter, and at most so far apart."""
     if extent.value is not None and extent.value < least:
         return False
     written = {x.buffer for x in stores_of(block.body)}
@@ -233,7 +247,8 @@ def _runs_along(block: Block, sym: Sym, extent: Int, least: int) -> bool:
             continue
         if any(sym in symbols(e) for e in load.indices[:-1]):
             return False
-        if coefficient(load.indices[-1], sym) != 1:
+        step = coefficient(load.indices[-1], sym)
+        if step is None or step.value is None or not 1 <= step.value <= apart:
             return False
         found = True
     return found
@@ -247,6 +262,34 @@ def _makes_terms(s: Schedule, a: _Nest, b: _Nest) -> bool:
     terms = [i.extent for i in block.iters if i.kind is IterKind.REDUCE]
     is_read = any(x.buffer.name == made for x in loads_of(block.body))
     return is_read and len(terms) == 1 and (*b.spatial, *terms) == a.spatial
+
+
+def _reads_shifted(s: Schedule, a: _Nest, b: _Nest) -> bool:
+    """Whether a nest reads vectors of what the one before writes that begin within those."""
+    made, block = _written(s, a.block), s.block(b.block)
+    reducing = {i.sym for i in block.iters if i.kind is IterKind.REDUCE}
+    last = (x.indices[-1] for x in loads_of(block.body) if x.buffer.name == made)
+    return b.form is _Form.COLUMNS and any(not reducing.isdisjoint(symbols(e)) for e in last)
+
+
+def _chunk(s: Schedule, nests: Sequence[_Nest], shared: int) -> int:
+    """Return how many of the innermost rows that nests share are made before the first of them is read.
+
+    A load that begins within what was stored a moment ago waits until that has reached the cache.
+    """
+    sizes = [_line_bytes(s, a) for a, b in pairwise(nests) if _reads_shifted(s, a, b)]
+    rows = nests[0].rows[shared - 1].value if shared > 1 else None
+    if not sizes or rows is None or None in sizes:
+        return 1
+    most = CHUNK_BYTES // sum(n for n in sizes if n is not None)
+    return max((n for n in range(1, min(most, rows) + 1) if rows % n == 0), default=1)
+
+
+def _line_bytes(s: Schedule, nest: _Nest) -> int | None:
+    """Return the bytes of the last axis of what a nest writes."""
+    buffer = next(stores_of(s.block(nest.block).body)).buffer
+    size = buffer.shape[-1].value
+    return None if size is None else max(1, size * buffer.dtype.itemsize)
 
 
 def _shared(nests: list[_Nest]) -> int:
@@ -297,7 +340,10 @@ def _columns(s: Schedule, nest: _Nest) -> list[str]:
     loops = s.loops_of(name)
     tiles, lanes = _cut_lanes(s, loops[axis], nest.size, count)
     for b in block_sum(s, name, lanes):
+        *around, inner = s.loops_of(b)[axis : len(s.loops_of(b)) - len(lanes)]
         _write_lanes(s, s.loops_of(b)[-len(lanes) :])
+        if around and count * (s.loop(inner).extent.value or MOST_TAPS) < MOST_TAPS:
+            unroll(s, inner)
     mine = s.loops_of(copy)
     copy_tiles, copy_lanes = _cut_lanes(s, mine[axis], nest.size, count)
     _write_lanes(s, copy_lanes)

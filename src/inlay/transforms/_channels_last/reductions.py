@@ -13,8 +13,9 @@ from inlay.arith.expr import floordiv, lit
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ir.types import TensorType
+from inlay.ops.layout import PermAttrs
 from inlay.ops.normalization import GroupNormAttrs
-from inlay.ops.reduction import ReduceAttrs
+from inlay.ops.reduction import OVER_AXES, ReduceAttrs
 from inlay.transforms._channels_last.layout_match import LayoutMatch, Rule, moved_axis, to_last
 
 
@@ -30,9 +31,12 @@ def _reduce(matched: LayoutMatch) -> Expr | None:
     if matched.attrs.keepdims:
         return matched.instead((twin,), moved)
     kept = [a for a in to_last(rank) if a not in axes]
-    if kept != sorted(kept):
-        return None
-    return matched.block.make(matched.definition.op, (twin,), moved)
+    if kept == sorted(kept):
+        return matched.block.make(matched.definition.op, (twin,), moved)
+    # What is left of the axes is turned: that is less than all of them.
+    made = matched.op(matched.definition.name, (twin,), moved)
+    perm = PermAttrs(tuple(kept.index(a) for a in sorted(kept)))
+    return matched.block.make(matched.operators.definition("transpose").op, (made,), perm)
 
 
 def _reduce_lines(
@@ -114,15 +118,8 @@ _BY_LINES = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 _LARGE = 1 << 14
 """Elements of an image that threads share when it is reduced."""
 
-_REDUCTIONS = tuple(
-    (
-        "reduce_sum reduce_prod reduce_max reduce_min reduce_any reduce_all reduce_l1 reduce_l2 "
-        "reduce_sum_square reduce_log_sum reduce_logsumexp reduce_mean"
-    ).split()
-)
-
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(OVER_AXES, _reduce),
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
 }

@@ -13,7 +13,7 @@ from inlay.ops.convolution import ConvAttrs
 from inlay.ops.indexing import GatherAttrs
 from inlay.ops.layout import PermAttrs
 from inlay.ops.padding import PadAttrs, PadMode
-from inlay.ops.reduction import CumulativeAttrs, ReduceAttrs
+from inlay.ops.reduction import OVER_AXES, CumulativeAttrs, ReduceAttrs
 from inlay.transforms._axes import split_axes
 from inlay.transforms._rules.rule_match import Rule, RuleMatch, attrs_of, is_exactly, rank
 
@@ -154,6 +154,25 @@ def _transpose_behind_bias(matched: RuleMatch) -> Expr | None:
         total = matched.bind("add", (transpose.args[0], bias))
         return matched.make("transpose", (total,), PermAttrs(perm))
     return None
+
+
+def _reduction_of_transpose(matched: RuleMatch) -> Expr | None:
+    """A reduction takes axes as they lie, and what is left of them is turned.
+
+    That is less; and along axes that lie apart each element would be loaded by itself.
+    """
+    transpose = matched.only_producer(matched.args[0], "transpose")
+    if transpose is None:
+        return None
+    attrs, perm = matched.attrs(ReduceAttrs), attrs_of(transpose, PermAttrs).perm
+    axes = {a % len(perm) for a in attrs.axes}
+    kept = [source for axis, source in enumerate(perm) if attrs.keepdims or axis not in axes]
+    as_it_lies = replace(attrs, axes=tuple(sorted(perm[a] for a in axes)))
+    if kept == sorted(kept):
+        return matched.make(matched.name, transpose.args, as_it_lies)
+    reduced = matched.bind(matched.name, transpose.args, as_it_lies)
+    turned = PermAttrs(tuple(sorted(kept).index(source) for source in kept))
+    return matched.make("transpose", (reduced,), turned)
 
 
 # --------------------------------------------------------------------------- others
@@ -310,6 +329,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "conv": (_padded_convolution,),
     "conv_nhwc": (_padded_convolution,),
     **dict.fromkeys(BROADCASTING, (_unbroadcast,)),
+    **dict.fromkeys(OVER_AXES, (_reduction_of_transpose,)),
     "add": (_unbroadcast, _transpose_behind_bias),
     "matmul": (_rows_behind_product,),
 }
