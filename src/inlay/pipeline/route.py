@@ -51,6 +51,7 @@ from inlay.transforms import (
     pack_weights,
     prepare_rounding,
     round_operands,
+    share_constants,
     simplify_algebra,
     split_batch,
     split_matches,
@@ -75,6 +76,7 @@ TENSOR = (
     fold_quantization.PASS,
     keep_weights.PASS,
     eliminate_dead.PASS,  # what floats were computed for integers is not to be folded
+    share_constants.PASS,
     fold_constants.PASS,
     eliminate_common.PASS,
     simplify_algebra.PASS,
@@ -95,6 +97,7 @@ TENSOR = (
     split_queries.PASS,
     simplify_algebra.PASS,
     fold_constants.PASS,
+    share_constants.PASS,
     prepare_rounding.PASS,
     round_operands.PASS,
     pack_weights.PASS,

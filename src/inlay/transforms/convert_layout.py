@@ -25,7 +25,7 @@ whose kernels are not made of loops is given operators as they are in the progra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -65,6 +65,8 @@ def run(module: Module, context: PassContext) -> Module:
     assert isinstance(operators, OperatorTable), "tensor passes run with the table of operators"
     has_lines = any(_is_of_lines(e) for f in module.functions.values() for e in values(f.body))
 
+    made: dict[Hashable, Const] = {}
+
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
             return None
@@ -76,7 +78,7 @@ def run(module: Module, context: PassContext) -> Module:
             rule = _elementwise
         if rule is None or not isinstance(value.type, TensorType):
             return None
-        return rule(LayoutMatch(operators, block, definition, value, value.callee.attrs, has_lines))
+        return rule(LayoutMatch(operators, block, definition, value, value.callee.attrs, has_lines, made))
 
     return rewrite_module(module, step)
 

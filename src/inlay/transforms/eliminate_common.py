@@ -14,17 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import numpy as np
-
 from inlay.analysis.effects import Effects, EffectTable, effect_table
-from inlay.arith.deferred import DeferredArray
-from inlay.ir.expr import Call, Const, ConstructorRef, Expr, GlobalVar, OpRef, Project, Tuple, Var
+from inlay.ir.expr import Call, Expr, OpRef, Project, Tuple, Var
 from inlay.ir.module import Module
 from inlay.ops.table import OperatorTable
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
-
-_SMALL_BYTES = 64
+from inlay.transforms._same import callee_key, operand_key
 
 
 def run(module: Module, context: PassContext) -> Module:
@@ -52,14 +48,14 @@ def _key(value: Expr, table: EffectTable, operators: OperatorTable) -> Hashable 
         case Call(callee=callee, args=args):
             if table.of_call(callee) & ~Effects.FAILS:
                 return None
-            head = _callee_key(callee)
-            parts: Hashable = tuple([_operand_key(a) for a in args])
+            head = callee_key(callee)
+            parts: Hashable = tuple([operand_key(a) for a in args])
             if isinstance(callee, OpRef) and operators.definition(callee.op).commutative:
                 parts = frozenset(parts) if len(set(parts)) == 2 else parts
         case Tuple(fields=fields):
-            head, parts = "tuple", tuple([_operand_key(f) for f in fields])
+            head, parts = "tuple", tuple([operand_key(f) for f in fields])
         case Project(value=inner, index=index):
-            head, parts = ("project", index), _operand_key(inner)
+            head, parts = ("project", index), operand_key(inner)
         case _:
             return None
     key = (head, parts, value.place)
@@ -68,35 +64,6 @@ def _key(value: Expr, table: EffectTable, operators: OperatorTable) -> Hashable 
     except TypeError:  # attributes that hold an array
         return None
     return key
-
-
-def _callee_key(callee: Expr) -> Hashable:
-    match callee:
-        case OpRef(op=op, attrs=attrs):
-            return (op, attrs)
-        case ConstructorRef(adt=adt, tag=tag, type=type):
-            return (adt, tag, type)
-        case GlobalVar(name=name):
-            return name
-        case _:
-            return callee
-
-
-def _operand_key(operand: Expr) -> Hashable:
-    match operand:
-        case Const(held=DeferredArray() as array):
-            return ("deferred", id(array))
-        case Const(held=np.ndarray() as array):
-            if array.nbytes <= _SMALL_BYTES and array.dtype != object:
-                return (array.dtype, array.shape, array.tobytes())
-            address = array.__array_interface__["data"][0]
-            return (array.dtype, array.shape, array.strides, address)
-        case Const(held=value, type=type):
-            return (type, value)
-        case OpRef() | ConstructorRef() | GlobalVar():
-            return _callee_key(operand)
-        case _:
-            return operand
 
 
 PASS = Pass(__name__, run, "compute once what is computed twice", requires=(Property.ANF,))

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +52,7 @@ from inlay.ir.walk import postorder
 from inlay.passes.contract import Pass, PassContext, Property
 from inlay.transforms._blocks import BlockWriter, rewrite_module
 from inlay.transforms._constants import LIMIT, computed
+from inlay.transforms._same import callee_key, operand_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,27 @@ def run(module: Module, context: PassContext) -> Module:
     evaluate = context.evaluate
     options = context.options_for(FoldOptions)
     left = [options.growth + _constant_bytes(module)]
+    made: dict[Hashable, Expr] = {}
+
+    def fold(value: Call) -> Expr | None:
+        """Return the constant that a call is: the same one for the same call, wherever it stands."""
+        if evaluate is None or not all(isinstance(a, Const) for a in value.args):
+            return None
+        key = callee_key(value.callee), tuple([operand_key(a) for a in value.args]), value.type, value.place
+        try:
+            found = made.get(key)
+        except TypeError:  # attributes that hold an array
+            return computed(value, evaluate, options.limit, left)
+        if found is None:
+            found = computed(value, evaluate, options.limit, left)
+            if found is not None:
+                made[key] = found
+        return found
 
     def step(block: BlockWriter, value: Expr) -> Expr | None:
         match value:
             case Call(callee=OpRef(op=op)):
-                found = _control_result(value, op) or _known_relation(block, value, op)
-                if found is None and evaluate is not None:
-                    found = computed(value, evaluate, options.limit, left)
-                return found
+                return _control_result(value, op) or _known_relation(block, value, op) or fold(value)
             case If(condition=Const(held=bool() as condition), then=then, otherwise=otherwise):
                 return block.splice(then if condition else otherwise)
             case Match():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from inlay.ops._define import OpDef
 from inlay.ops.layout import PermAttrs
 from inlay.ops.table import OperatorTable
 from inlay.transforms._blocks import BlockWriter
+from inlay.transforms._same import operand_key
 
 
 def to_last(rank: int) -> tuple[int, ...]:
@@ -30,7 +31,15 @@ def to_second(rank: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LayoutMatch:
-    """A call under consideration."""
+    """A call under consideration.
+
+    Attributes:
+        operators: that there are.
+        block: the block that is being written.
+        definition, call, attrs: the call, its operator and its attributes.
+        has_lines: whether something has windows over one spatial axis.
+        made: constants that were transposed for other calls.
+    """
 
     operators: OperatorTable
     block: BlockWriter
@@ -38,6 +47,7 @@ class LayoutMatch:
     call: Call
     attrs: Any
     has_lines: bool
+    made: dict[Hashable, Const]
 
     @property
     def rank(self) -> int:
@@ -69,7 +79,10 @@ class LayoutMatch:
     def transposed(self, e: Expr, perm: tuple[int, ...]) -> Expr:
         """Return a value with its axes in another order; constants are rewritten."""
         if isinstance(e, Const) and isinstance(e.held, np.ndarray | DeferredArray):
-            return make.const(transposed(e.held, perm), span=e.span)
+            key = operand_key(e), perm
+            if key not in self.made:
+                self.made[key] = make.const(transposed(e.held, perm), span=e.span)
+            return self.made[key]
         return self.op("transpose", (e,), PermAttrs(perm))
 
     def last(self, e: Expr) -> Expr:
