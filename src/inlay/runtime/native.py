@@ -58,6 +58,8 @@ _DTYPE = attrgetter("dtype")
 _BF16, _STRING = DTYPE_CODES["bf16"], DTYPE_CODES["string"]
 HAND_OFF = "hand-off-ns"
 """The property of an executable that says `Settings.hand_off_ns`, where its board does."""
+_MOST_DIGITS = 18
+"""Of a number that the runtime can hold."""
 
 Mode: TypeAlias = Literal["sequential", "parallel", "replay"]
 """How calls go through a program; see design 0010. All give the same results and failures."""
@@ -113,9 +115,8 @@ class Settings:
     def completed(self, properties: Mapping[str, str]) -> Settings:
         """Return the settings with what an executable says of itself, where they say nothing."""
         said = properties.get(HAND_OFF, "")
-        if self.hand_off_ns is not None or not said.isdecimal():
-            return self
-        return replace(self, hand_off_ns=int(said))
+        is_number = said.isascii() and said.isdecimal() and len(said) <= _MOST_DIGITS
+        return replace(self, hand_off_ns=int(said)) if self.hand_off_ns is None and is_number else self
 
 
 class NativeEngine:

@@ -82,6 +82,9 @@ cache on each of many pages."""
 FEWEST_COLUMNS = 4
 """Columns that are reduced by a vector of fewer lanes than registers have, at least."""
 
+LEAST_VECTOR = 16
+"""Bytes of the shortest registers that are vectors."""
+
 CHUNK_BYTES = 16 << 10
 """Of lines that are made before the first of them is read, where it is read in other vectors."""
 
@@ -152,7 +155,7 @@ def row_nests(s: Schedule, names: Sequence[str], target: Target, *, around: int 
     """
     nests = [_classified(s, name, target) for name in names]
     shared = _shared(nests)
-    chunk = _chunk(s, nests, shared) if shared > around else 1
+    chunk = _chunk(s, nests, shared) if shared > around and target.vector_bytes >= LEAST_VECTOR else 1
     sources = {b.block: a.block for a, b in pairwise(nests) if _makes_terms(s, a, b)}
     outer: list[list[str]] = []
     for nest in nests:
