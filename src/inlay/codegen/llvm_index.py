@@ -364,20 +364,37 @@ class IndexEmitter:
                 least = emit.pure(
                     f"call i64 @llvm.{name}.i64(i64 {least}, i64 {bound})", (least,), cheap=True
                 )
-            if bits < 64:
-                least = emit.pure(f"trunc i64 {least} to i{bits}", (least,), cheap=True)
-            one = emit.pure(
-                f"insertelement <{w} x i{bits}> poison, i{bits} {least}, i32 0", (least,), cheap=True
-            )
-            limit = emit.pure(
-                f"shufflevector <{w} x i{bits}> {one}, <{w} x i{bits}> poison, <{w} x i32> zeroinitializer",
-                (one,),
-                cheap=True,
-            )
         else:
-            limit = f"splat (i{bits} {min(max(-int(scalar), low), high)})"
-        lanes = ", ".join(f"i{bits} {parts.stride * i}" for i in range(w))
-        return emit.pure(f"icmp slt <{w} x i{bits}> <{lanes}>, {limit}", (limit,))
+            least = str(min(max(-int(scalar), low), high))
+        limit = self._narrow(least, bits)
+        return emit.pure(f"icmp slt <{w} x i{bits}> {self._steps(parts.stride, bits)}, {limit}", (limit,))
+
+    def in_bits(self, e: Linear, bits: int) -> str | None:
+        """Return the low bits of a value in each lane, if neighbors differ by a number: so computed."""
+        parts = self.split(e)
+        if not parts.stride or max(abs(parts.stride) * self.width, abs(parts.constant)) >= 1 << (bits - 1):
+            return None
+        base = self._narrow(self.scalar(parts.scalar, parts.constant), bits)
+        text = f"add <{self.width} x i{bits}> {self._steps(parts.stride, bits)}, {base}"
+        return self.builder.pure(text, (base,), cheap=True)
+
+    def _steps(self, stride: int, bits: int) -> str:
+        return "<" + ", ".join(f"i{bits} {stride * i}" for i in range(self.width)) + ">"
+
+    def _narrow(self, scalar: str, bits: int) -> str:
+        """Return the low bits of an i64 in every lane."""
+        if not scalar.startswith("%"):
+            return f"splat (i{bits} {scalar})"
+        emit, w = self.builder, self.width
+        if bits < 64:
+            scalar = emit.pure(f"trunc i64 {scalar} to i{bits}", (scalar,), cheap=True)
+        text = f"insertelement <{w} x i{bits}> poison, i{bits} {scalar}, i32 0"
+        one = emit.pure(text, (scalar,), cheap=True)
+        return emit.pure(
+            f"shufflevector <{w} x i{bits}> {one}, <{w} x i{bits}> poison, <{w} x i32> zeroinitializer",
+            (one,),
+            cheap=True,
+        )
 
     def splat(self, scalar: str) -> str:
         """Return an i64 in every lane."""

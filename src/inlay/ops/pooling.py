@@ -7,13 +7,14 @@ elements outside never count. Pools over all of an axis are reductions (`reduce_
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import F16, F32, I8, I64, U8
+from inlay.arith.dtype import F16, F32, I8, I32, I64, U8
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum, minimum, product
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -248,7 +249,13 @@ def _average_compute(a: AveragePoolAttrs, operands: Sequence[te.Tensor], result:
 
     def body(*i: Int) -> te.ScalarValue:
         at = i[first : first + windows.count]
-        count = product(_counted(a, windows, d, at[d], x.shape[first + d]) for d in range(windows.count))
+        sizes = [x.shape[first + d] for d in range(windows.count)]
+        is_small = all(n.value is not None and n.value < _MOST_PLACES for n in sizes)
+        if is_small and math.prod(a.kernel) <= _MOST_COUNTED:
+            counts = [_counted_small(a, windows, d, at[d], sizes[d]).cast(wide) for d in range(windows.count)]
+            some = functools.reduce(te.ScalarValue.__mul__, counts)
+            return (total[i] / te.maximum(some, te.const(1, wide))).cast(x.dtype)
+        count = product(_counted(a, windows, d, at[d], sizes[d]) for d in range(windows.count))
         return (total[i] / te.index(maximum(count, 1), wide)).cast(x.dtype)
 
     return te.compute(result.shape, body, name="average_pool")
@@ -268,6 +275,23 @@ def _counted(a: AveragePoolAttrs, w: Windows, d: int, window: Int, size: Int) ->
     if clipped_back:
         last = minimum(floordiv(high - 1 - start, step), last)
     return maximum(last - first + 1, 0) if clipped_back and clipped_front else last - first + 1
+
+
+_MOST_COUNTED = 1 << 24
+"""Elements of a window that are counted in floats."""
+_MOST_PLACES = 1 << 30
+"""Of an axis whose places are counted in 32 bits."""
+
+
+def _counted_small(a: AveragePoolAttrs, w: Windows, d: int, window: Int, size: Int) -> te.ScalarValue:
+    """Return the same in 32 bits, which vectors turn into floats, clamped element by element."""
+    is_open = w.dilations[d] == 1 and not a.ceil_mode
+    if not is_open or a.count_include_pad or not (w.before[d] or w.after[d]):
+        return te.index(_counted(a, w, d, window, size), I32)
+    start = window * w.strides[d] - w.before[d]
+    first = te.maximum(te.index(-start, I32), te.const(0, I32))
+    last = te.minimum(te.index(size - 1 - start, I32), te.index(w.kernel[d] - 1, I32))
+    return te.maximum(last - first + 1, te.const(0, I32))
 
 
 # --------------------------------------------------------------------------- samples

@@ -96,3 +96,22 @@ def test_elements_apart_do_not_touch_what_is_off(n: int, at_end: bool) -> None:
     np.testing.assert_array_equal(z, x[::2][::-1])
     for outside in (0, 2 * page):
         libc.mprotect(ctypes.c_void_p(start + outside), page, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+NARROW = """\
+lowered func narrow() -> (y: i32[{w}], z: f32[{w}]) over (m) {{
+  for l in 0..{w} vector {{
+    y[l] = i32([{s}*l + m])
+    z[l] = f32(i32([m - {s}*l]))
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("stride", [1, -3, 40_000, 1 << 33])
+@pytest.mark.parametrize("width", [4, 16])
+@pytest.mark.parametrize("level", LEVELS)
+def test_indices_in_32_bits(level: str, width: int, stride: int) -> None:
+    """They wrap as those of 64 bits that are cut to 32."""
+    for m in (0, 7, (1 << 31) - 2, 1 << 31, (1 << 40) + 3):
+        check(NARROW.format(w=width, s=stride), [], {"m": m}, target=target_of(level))
