@@ -360,7 +360,7 @@ class IndexEmitter:
         emit, w, scalar = self.builder, self.width, self.scalar(parts.scalar, parts.constant)
         if scalar.startswith("%"):
             least = emit.pure(f"sub i64 0, {scalar}", (scalar,), cheap=True)
-            for name, bound in (("smax", low), ("smin", high)):
+            for name, bound in (("smax", low), ("smin", high)) if bits < 64 else ():
                 least = emit.pure(
                     f"call i64 @llvm.{name}.i64(i64 {least}, i64 {bound})", (least,), cheap=True
                 )
