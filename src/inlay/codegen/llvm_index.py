@@ -366,7 +366,7 @@ class IndexEmitter:
                 )
         else:
             least = str(min(max(-int(scalar), low), high))
-        limit = self._narrow(least, bits)
+        limit = self.splat(least, bits)
         return emit.pure(f"icmp slt <{w} x i{bits}> {self._steps(parts.stride, bits)}, {limit}", (limit,))
 
     def in_bits(self, e: Linear, bits: int) -> str | None:
@@ -374,14 +374,15 @@ class IndexEmitter:
         parts = self.split(e)
         if not parts.stride or max(abs(parts.stride) * self.width, abs(parts.constant)) >= 1 << (bits - 1):
             return None
-        base = self._narrow(self.scalar(parts.scalar, parts.constant), bits)
+        base = self.splat(self.scalar(parts.scalar, parts.constant), bits)
         text = f"add <{self.width} x i{bits}> {self._steps(parts.stride, bits)}, {base}"
         return self.builder.pure(text, (base,), cheap=True)
 
     def _steps(self, stride: int, bits: int) -> str:
+        """Return the number of each lane, times a stride."""
         return "<" + ", ".join(f"i{bits} {stride * i}" for i in range(self.width)) + ">"
 
-    def _narrow(self, scalar: str, bits: int) -> str:
+    def splat(self, scalar: str, bits: int = 64) -> str:
         """Return the low bits of an i64 in every lane."""
         if not scalar.startswith("%"):
             return f"splat (i{bits} {scalar})"
@@ -390,24 +391,13 @@ class IndexEmitter:
             scalar = emit.pure(f"trunc i64 {scalar} to i{bits}", (scalar,), cheap=True)
         text = f"insertelement <{w} x i{bits}> poison, i{bits} {scalar}, i32 0"
         one = emit.pure(text, (scalar,), cheap=True)
-        return emit.pure(
+        all_lanes = emit.pure(
             f"shufflevector <{w} x i{bits}> {one}, <{w} x i{bits}> poison, <{w} x i32> zeroinitializer",
             (one,),
             cheap=True,
         )
-
-    def splat(self, scalar: str) -> str:
-        """Return an i64 in every lane."""
-        if not scalar.startswith("%"):
-            return f"splat (i64 {scalar})"
-        emit, w = self.builder, self.width
-        one = emit.pure(f"insertelement <{w} x i64> poison, i64 {scalar}, i32 0", (scalar,), cheap=True)
-        all_lanes = emit.pure(
-            f"shufflevector <{w} x i64> {one}, <{w} x i64> poison, <{w} x i32> zeroinitializer",
-            (one,),
-            cheap=True,
-        )
-        self.vectors.add(all_lanes)
+        if bits == 64:
+            self.vectors.add(all_lanes)
         return all_lanes
 
     def scalar(self, e: Linear, constant: int = 0) -> str:
@@ -453,7 +443,7 @@ class IndexEmitter:
             term = ""
             for factor in product:
                 if factor == LANE:
-                    operand = "<" + ", ".join(f"i64 {i}" for i in range(w)) + ">"
+                    operand = self._steps(1, 64)
                 elif factor in self.vectors:
                     operand = factor
                 else:

@@ -118,9 +118,9 @@ class ScalarEmitter:
             case Cast(operand=Binary(op=BinaryOp.SHR, lhs=wide, rhs=by), dtype=to) if to is I32:
                 made = self._wide.value(wide, by, self._value) if self.ops.has_even_products else None
                 return self.ops.cast(self._value(s.operand), to) if made is None else made
-            case Cast(operand=Index(value=e), dtype=to) if to is I32:
-                bits = self.index.in_bits(self.index.linear(e), 32)
-                return self.ops.cast(self.integer(e), to) if bits is None else self._of_lanes(bits)
+            case Cast(operand=Index(value=e, dtype=source), dtype=to) if (source, to) == (I64, I32):
+                lanes = self.index.in_bits(self.index.linear(e), 32)
+                return Value(lanes, to, self.index.width) if lanes else self.ops.cast(self.integer(e), to)
             case Cast(operand=a, dtype=dtype):
                 made = self._narrow.value(s, self._value) or self._halves.value(s, self._value)
                 return self.ops.cast(self._value(a), dtype) if made is None else made
@@ -135,9 +135,6 @@ class ScalarEmitter:
                 raise InternalError("a reduction in a lowered function", where="codegen.llvm")
             case _:
                 assert_never(s)
-
-    def _of_lanes(self, text: str) -> Value:
-        return Value(text, I32, self.index.width)
 
     def _lanes_below(self, op: BinaryOp, a: Scalar, b: Scalar) -> Value | None:
         """Return which lanes have the smaller index, if these lie a fixed number apart."""

@@ -48,6 +48,12 @@ class Windows:
             self.kernel[:-1], self.strides[:-1], self.dilations[:-1], self.before[:-1], self.after[:-1]
         )
 
+    def only_last(self) -> Windows:
+        """Return the same along the last axis."""
+        return Windows(
+            self.kernel[-1:], self.strides[-1:], self.dilations[-1:], self.before[-1:], self.after[-1:]
+        )
+
     def out(self, ctx: TypeContext, sizes: Sequence[Int], *, ceil: bool = False) -> tuple[Int, ...]:
         """Return how many windows there are along each axis."""
         return tuple(

@@ -7,15 +7,14 @@ elements outside never count. Pools over all of an axis are reductions (`reduce_
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.dtype import F16, F32, I8, I32, I64, U8
-from inlay.arith.expr import Int, ceildiv, floordiv, lit, maximum, minimum, product
+from inlay.arith.dtype import F16, F32, I8, I32, I64, U8, DType
+from inlay.arith.expr import Int, ceildiv, floordiv, lit
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -53,6 +52,8 @@ class AveragePoolAttrs:
 
 
 Attrs = MaxPoolAttrs | AveragePoolAttrs
+Over = Callable[[Sequence[te.Axis], te.ScalarValue], te.ScalarValue]
+"""A reduction over axes."""
 
 
 def _first(a: Attrs) -> int:
@@ -89,19 +90,30 @@ def _out(a: Attrs, shape: Sequence[int]) -> list[int]:
     return out
 
 
-def _reduced(
-    x: te.Tensor, a: Attrs, source: te.Tensor, shape: Sequence[Int], over: object, name: str
-) -> te.Tensor:
+def _reduced(a: Attrs, source: te.Tensor, shape: Sequence[Int], over: Over, name: str) -> te.Tensor:
     """Combine each window of the padded `source` with a reduction such as `te.max_over`."""
-    windows, first, wide = _windows(a), _first(a), widened(x.dtype)
-    if _is_in_lines(a):
-        return _of_lines(_lines(x, a, source, shape, over), a, shape, over, name)
+    windows, first = _windows(a), _first(a)
+    if not _is_in_lines(a):
+        return _combined(source, first, windows, shape, over, name)
+    last = first + windows.count - 1
+    columns = windows.span(shape[first : last + 1])[-1]
+    inside = (*shape[:last], columns, *shape[last + 1 :])
+    lines = _combined(source, first, windows.without_last(), inside, over, "lines")
+    return _combined(lines, last, windows.only_last(), shape, over, name)
+
+
+def _combined(
+    source: te.Tensor, first: int, windows: Windows, shape: Sequence[Int], over: Over, name: str
+) -> te.Tensor:
+    """Combine windows along the axes from `first` on; where there is none, elements stay as they are."""
+    wide = widened(source.dtype)
 
     def body(*i: Int) -> te.ScalarValue:
         k = windows.axes()
         at = windows.at(i[first : first + windows.count], k)
         value = source[(*i[:first], *at, *i[first + windows.count :])]
-        return over(k, value.cast(wide) if over is te.sum_over else value)  # type: ignore[operator]
+        term = value.cast(wide) if over is te.sum_over else value
+        return over(k, term) if k else term
 
     return te.compute(shape, body, name=name, tag="pool")
 
@@ -118,34 +130,6 @@ def _is_in_lines(a: Attrs) -> bool:
         return 2 * lines * a.kernel[-1] > 3 * ((lines + 1) * w.strides[-1] + a.kernel[-1])
     is_padded = a.ceil_mode or w.before[-1] > 0 or w.after[-1] > 0
     return is_padded or lines * a.kernel[-1] > lines + 1 + a.kernel[-1]
-
-
-def _lines(x: te.Tensor, a: Attrs, source: te.Tensor, shape: Sequence[Int], over: object) -> te.Tensor:
-    """Combine the lines of each window of the padded `source`: `[n, c, *out, columns]`."""
-    windows, first, wide = _windows(a), _first(a), widened(x.dtype)
-    last = first + windows.count - 1
-    columns = windows.span(shape[first : last + 1])[-1]
-
-    def body(*i: Int) -> te.ScalarValue:
-        k = windows.axes()[:-1]
-        at = windows.without_last().at(i[first:last], k)
-        value = source[(*i[:first], *at, *i[last:])]
-        term = value.cast(wide) if over is te.sum_over else value
-        return over(k, term) if k else term  # type: ignore[operator]
-
-    return te.compute((*shape[:last], columns, *shape[last + 1 :]), body, name="lines", tag="pool")
-
-
-def _of_lines(lines: te.Tensor, a: Attrs, shape: Sequence[Int], over: object, name: str) -> te.Tensor:
-    """Combine the columns of each window, of which the lines are combined."""
-    windows, last = _windows(a), _first(a) + len(a.kernel) - 1
-
-    def body(*i: Int) -> te.ScalarValue:
-        k = windows.axes()[-1]
-        at = i[last] * windows.strides[-1] + k * windows.dilations[-1]
-        return over([k], lines[(*i[:last], at, *i[last + 1 :])])  # type: ignore[operator]
-
-    return te.compute(shape, body, name=name, tag="pool")
 
 
 # --------------------------------------------------------------------------- max
@@ -166,7 +150,7 @@ def _max_reference(a: MaxPoolAttrs, x: Array) -> Array:
 
 def _max_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
-    return _reduced(x, a, _filled(x, a, result), result.shape, te.max_over, "max_pool")
+    return _reduced(a, _filled(x, a, result), result.shape, te.max_over, "max_pool")
 
 
 def _filled(x: te.Tensor, a: Attrs, result: TensorType) -> te.Tensor:
@@ -195,7 +179,7 @@ def _index_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: Tenso
     (x,) = operands
     windows, first = _windows(a), _first(a)
     source = _filled(x, a, result)
-    best = _reduced(x, a, source, result.shape, te.max_over, "max_pool")
+    best = _reduced(a, source, result.shape, te.max_over, "max_pool")
     nowhere = np.iinfo(np.int64).max
 
     def body(*i: Int) -> te.ScalarValue:
@@ -245,53 +229,45 @@ def _average_compute(a: AveragePoolAttrs, operands: Sequence[te.Tensor], result:
     windows, first, wide = _windows(a), _first(a), widened(x.dtype)
     out = result.shape[first : first + windows.count]
     source = padded(x, first, windows, out, 0, ceil=a.ceil_mode)
-    total = _reduced(x, a, source, result.shape, te.sum_over, "pool_sum")
+    total = _reduced(a, source, result.shape, te.sum_over, "pool_sum")
+    number = _number(a, x.shape[first : first + windows.count])
 
     def body(*i: Int) -> te.ScalarValue:
-        at = i[first : first + windows.count]
-        sizes = [x.shape[first + d] for d in range(windows.count)]
-        is_small = all(n.value is not None and n.value < _MOST_PLACES for n in sizes)
-        if is_small and math.prod(a.kernel) <= _MOST_COUNTED:
-            counts = [_counted_small(a, windows, d, at[d], sizes[d]).cast(wide) for d in range(windows.count)]
-            some = functools.reduce(te.ScalarValue.__mul__, counts)
-            return (total[i] / te.maximum(some, te.const(1, wide))).cast(x.dtype)
-        count = product(_counted(a, windows, d, at[d], sizes[d]) for d in range(windows.count))
-        return (total[i] / te.index(maximum(count, 1), wide)).cast(x.dtype)
+        count = te.const(1, number)
+        for d, at in enumerate(i[first : first + windows.count]):
+            count = count * _counted(a, windows, d, at, x.shape[first + d], number)
+        return (total[i] / te.maximum(count, 1).cast(wide)).cast(x.dtype)
 
     return te.compute(result.shape, body, name="average_pool")
 
 
-def _counted(a: AveragePoolAttrs, w: Windows, d: int, window: Int, size: Int) -> Int:
+_MOST_PLACES = 1 << 30
+"""Of an axis, and of a window, that are counted in 32 bits."""
+
+
+def _number(a: Attrs, sizes: Sequence[Int]) -> DType:
+    """Return what elements are counted in: I32, which vectors turn into floats, where it holds them."""
+    known = [math.prod(a.kernel), *a.pads, *(_MOST_PLACES if n.value is None else n.value for n in sizes)]
+    return I32 if max(known) < _MOST_PLACES else I64
+
+
+def _counted(
+    a: AveragePoolAttrs, w: Windows, d: int, window: Int, size: Int, number: DType
+) -> te.ScalarValue:
     """Return how many elements of a window count along one axis."""
     low, high = lit(0), size
     if a.count_include_pad:
         low, high = lit(-w.before[d]), size + w.after[d]
     clipped_front = w.before[d] > 0 and not a.count_include_pad
     clipped_back = a.ceil_mode or (w.after[d] > 0 and not a.count_include_pad)
-    start = window * w.strides[d] - w.before[d]
-    step = lit(w.dilations[d])
-    first = maximum(ceildiv(low - start, step), 0) if clipped_front else lit(0)
-    last = w.kernel[d] - 1
+    start, step = window * w.strides[d] - w.before[d], lit(w.dilations[d])
+    first, last = te.const(0, number), te.index(w.kernel[d] - 1, number)
+    if clipped_front:
+        first = te.maximum(te.index(ceildiv(low - start, step), number), 0)
     if clipped_back:
-        last = minimum(floordiv(high - 1 - start, step), last)
-    return maximum(last - first + 1, 0) if clipped_back and clipped_front else last - first + 1
-
-
-_MOST_COUNTED = 1 << 24
-"""Elements of a window that are counted in floats."""
-_MOST_PLACES = 1 << 30
-"""Of an axis whose places are counted in 32 bits."""
-
-
-def _counted_small(a: AveragePoolAttrs, w: Windows, d: int, window: Int, size: Int) -> te.ScalarValue:
-    """Return the same in 32 bits, which vectors turn into floats, clamped element by element."""
-    is_open = w.dilations[d] == 1 and not a.ceil_mode
-    if not is_open or a.count_include_pad or not (w.before[d] or w.after[d]):
-        return te.index(_counted(a, w, d, window, size), I32)
-    start = window * w.strides[d] - w.before[d]
-    first = te.maximum(te.index(-start, I32), te.const(0, I32))
-    last = te.minimum(te.index(size - 1 - start, I32), te.index(w.kernel[d] - 1, I32))
-    return te.maximum(last - first + 1, te.const(0, I32))
+        last = te.minimum(te.index(floordiv(high - 1 - start, step), number), last)
+    count = last - first + 1
+    return te.maximum(count, 0) if clipped_back and clipped_front else count
 
 
 # --------------------------------------------------------------------------- samples

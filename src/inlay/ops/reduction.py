@@ -483,14 +483,6 @@ def _np_extreme(f: Callable[..., Array], start: Callable[[DType], object]) -> Nu
     return extreme
 
 
-OVER_AXES = tuple(
-    (
-        "reduce_sum reduce_prod reduce_max reduce_min reduce_any reduce_all reduce_l1 reduce_l2 "
-        "reduce_sum_square reduce_log_sum reduce_logsumexp reduce_mean"
-    ).split()
-)
-"""Names of the reductions over any axes, whose order does not matter (`ReduceAttrs`)."""
-
 DEFINITIONS: tuple[OpDef, ...] = (
     _reduction("reduce_sum", "sum; integers wrap", ReduceOp.SUM, _np_sum),
     _reduction(
@@ -575,3 +567,6 @@ DEFINITIONS: tuple[OpDef, ...] = (
     _cumulative("cumsum", "running sum", np.cumsum, 0),
     _cumulative("cumprod", "running product", np.cumprod, 1),
 )
+
+OVER_AXES = tuple([d.name for d in DEFINITIONS if d.op.attrs_type is ReduceAttrs])
+"""Names of the reductions over any axes, whose order does not matter."""

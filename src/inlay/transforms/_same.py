@@ -12,7 +12,7 @@ import numpy as np
 from inlay.arith.deferred import DeferredArray
 from inlay.ir.expr import Const, ConstructorRef, Expr, GlobalVar, OpRef
 
-_SMALL_BYTES = 64
+SMALL_BYTES = 64
 """Of an array that is compared by its elements."""
 
 
@@ -35,7 +35,7 @@ def operand_key(operand: Expr) -> Hashable:
         case Const(held=DeferredArray() as array):
             return ("deferred", id(array))
         case Const(held=np.ndarray() as array):
-            if array.nbytes <= _SMALL_BYTES and array.dtype != object:
+            if array.nbytes <= SMALL_BYTES and array.dtype != object:
                 return (array.dtype, array.shape, array.tobytes())
             address = array.__array_interface__["data"][0]
             return (array.dtype, array.shape, array.strides, address)

@@ -18,9 +18,8 @@ from inlay.ir.expr import Const, Expr
 from inlay.ir.module import Module
 from inlay.ir.walk import postorder, rewrite
 from inlay.passes.contract import Pass, PassContext, Property
+from inlay.transforms._same import SMALL_BYTES
 
-_LEAST_BYTES = 64
-"""Of an array that is looked at; smaller ones are compared wherever they are used."""
 _SAMPLED = 8
 """Elements that are compared first, at either end and in the middle."""
 _STEP = 1 << 20
@@ -59,7 +58,7 @@ def _arrays(roots: list[Expr]) -> Iterator[np.ndarray]:
             continue
         seen.add(id(e.held))
         is_plain = e.held.flags.c_contiguous and e.held.dtype != object
-        if is_plain and e.held.nbytes > _LEAST_BYTES:
+        if is_plain and e.held.nbytes > SMALL_BYTES:
             yield e.held
 
 
