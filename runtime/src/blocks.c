@@ -100,6 +100,10 @@ static void *from_host(inlay_blocks_t *blocks, size_t bytes)
     return host->allocate(host->user, bytes, BLOCK_ALIGN);
 }
 
+/* Whether a piece is no larger than its class makes it. What that rounds up is not given to others: a block
+ * takes the same piece in each call, and a result in the rest of it could not leave with its extent. */
+static int is_rounding(size_t piece, size_t wanted) { return piece - wanted <= piece / 4; }
+
 static void *take_piece(inlay_blocks_t *blocks, size_t *bytes)
 {
     size_t wanted = (*bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
@@ -114,7 +118,7 @@ static void *take_piece(inlay_blocks_t *blocks, size_t *bytes)
         piece->is_free = 0;
     } else {
         withdraw(blocks, piece);
-        if (piece->bytes - wanted > HEAD + BLOCK_SMALL) {
+        if (piece->bytes - wanted > HEAD + BLOCK_SMALL && !is_rounding(piece->bytes, wanted)) {
             rest = (inlay_piece_t *)(void *)((uint8_t *)piece + HEAD + wanted);
             rest->bytes = piece->bytes - wanted - HEAD;
             rest->before = piece;

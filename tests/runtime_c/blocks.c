@@ -172,6 +172,27 @@ static void split_and_joined(inlay_host_t *host, host_memory_t *memory)
     CHECK(memory->bytes == 0 && blocks.kept_bytes == 0);
 }
 
+/* A block and a result behind it, call after call: the result leaves with its extent, and comes back to it. */
+static void block_and_result(inlay_host_t *host, host_memory_t *memory)
+{
+    inlay_blocks_t blocks;
+    int call;
+    inlay_blocks_open(&blocks, host, (size_t)64 << 20);
+    for (call = 0; call < 3; call++) {
+        held_t block, result;
+        void *left;
+        size_t bytes;
+        hold(&blocks, &block, 1 << 20, 64); /* with its head, of a class that is a fifth larger */
+        hold(&blocks, &result, 130000, 64);
+        left = result.at, bytes = result.bytes;
+        CHECK(inlay_blocks_part(&left, &bytes, 64));
+        release(memory, left, bytes, 64);
+        inlay_blocks_give(&blocks, block.at, block.bytes, 64);
+    }
+    inlay_blocks_drop(&blocks);
+    CHECK(memory->bytes == 0);
+}
+
 static void refusing_host(inlay_host_t *host, host_memory_t *memory)
 {
     inlay_blocks_t blocks;
@@ -204,6 +225,7 @@ int main(void)
     random_work(&host, &memory, 0);
     varying_rounds(&host, &memory);
     split_and_joined(&host, &memory);
+    block_and_result(&host, &memory);
     refusing_host(&host, &memory);
     return 0;
 }

@@ -25,6 +25,7 @@ from inlay.schedule.rules.contraction import contraction, plain_contraction
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.lines import lines
 from inlay.schedule.rules.rows import rows
+from inlay.schedule.rules.split_reductions import split_reductions
 from inlay.schedule.rules.streams import streams
 from inlay.schedule.rules.work_items import point_items, separate_items, work_items
 from inlay.schedule.state import Illegal, Schedule, Step
@@ -32,7 +33,7 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, chunked, streams, contraction, attention, rows)
+RULES: tuple[Rule, ...] = (injective, chunked, streams, contraction, attention, split_reductions, rows)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""
@@ -41,7 +42,7 @@ FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 
 _PLAINER: Mapping[Rule, Rule] = {attention: plain_attention, contraction: plain_contraction}
 """What a function of the rule's class is tried with when the rule is refused half-way."""
-_FORMS: frozenset[Rule] = frozenset({chunked, streams})
+_FORMS: frozenset[Rule] = frozenset({chunked, streams, split_reductions})
 """Special forms of the rule behind them: that a function is of another class is no news."""
 
 

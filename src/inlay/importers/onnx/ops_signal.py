@@ -27,8 +27,11 @@ from inlay.ir import make
 Waves = npt.NDArray[np.complex128]
 Reals = npt.NDArray[np.float64]
 
-_WHOLE = 256
-"""Transforms up to this length are one product."""
+_WHOLE = 96 * 96
+"""Elements of a matrix up to which a transform is one product."""
+
+_LONG = 256
+"""Numbers of a column from which on it is transformed in two steps, as a row."""
 
 _MOST = 1 << 22
 """A matrix of more elements is computed where the program runs, not stored in it."""
@@ -68,9 +71,10 @@ def _transformed(x: Term, *, real_input: bool, outputs: Int, length: Int, sign: 
     if n is None or k is None or size is None:
         waves = _matrix_at_run_time(x, inputs, outputs, length, sign, real_input=real_input)
         return x.op("matmul", waves)
-    factor = _factor(size) if n == k == size > _WHOLE and not real_input else 1
+    elements = (1 if real_input else 2) * n * 2 * k
+    factor = _factor(size) if n == size and 2 * k > size and elements > _WHOLE else 1
     if factor > 1:
-        return _in_two_steps(x, factor, size // factor, sign)
+        return _in_two_steps(x, factor, k, sign, real_input=real_input)
     if n * k > _MOST:
         waves = _matrix_at_run_time(x, inputs, outputs, length, sign, real_input=real_input)
         return x.op("matmul", waves)
@@ -83,23 +87,37 @@ def _factor(size: int) -> int:
     return max(f for f in range(1, int(size**0.5) + 1) if size % f == 0)
 
 
-def _in_two_steps(x: Term, a: int, b: int, sign: float) -> Term:
-    """Transform rows of a*b complex numbers; element b*p + q of a row goes to column q first."""
-    rows = x.shape[:-1]
-    lead = tuple(range(len(rows)))
-    r = len(rows)
-    # [2, a, b] to [b, 2, a]: rows of length a.
-    y = x.reshape(*rows, 2, a, b).transpose(*lead, r + 2, r, r + 1).reshape(*rows, b, 2 * a)
-    y = _transformed(y, real_input=False, outputs=lit(a), length=lit(a), sign=sign)
-    turn = _waves(b, a, a * b, sign)
-    real, imaginary = y.part(r + 1, 0, a), y.part(r + 1, a, 2 * a)
+def _in_two_steps(x: Term, factor: int, outputs: int, sign: float, *, real_input: bool) -> Term:
+    """Transform rows of a*b numbers to so many: more than half, so that columns give half of theirs at least.
+
+    Element b*p + q of a row goes to column q first. Steps over reals are half the work of others: they are
+    the longer ones.
+    """
+    rows, parts = x.shape[:-1], 1 if real_input else 2
+    lead, r = tuple(range(len(rows))), len(rows)
+    size = (x.shape[-1].value or 0) // parts
+    b = factor if real_input else size // factor
+    a, few = size // b, b if outputs > size // 2 + 1 else b // 2 + 1
+    y = _columns(x.reshape(*rows, parts * a, b), real_input=real_input, sign=sign)
+    turn = _waves(a, b, size, sign)
+    real, imaginary = y.part(r, 0, a), y.part(r, a, 2 * a)
     cos, sin = (constant(x.node, v, x.dtype) for v in (turn.real, turn.imag))
-    turned = [real * cos - imaginary * sin, real * sin + imaginary * cos]
-    # [b, a] twice to [a, 2, b]: rows of length b.
-    y = concat([t.transpose(*lead, r + 1, r) for t in turned], r + 1).reshape(*rows, a, 2 * b)
-    y = _transformed(y, real_input=False, outputs=lit(b), length=lit(b), sign=sign)
-    y = y.reshape(*rows, a, 2, b).transpose(*lead, r + 1, r + 2, r)
-    return y.reshape(*rows, 2 * a * b)
+    y = concat([real * cos - imaginary * sin, real * sin + imaginary * cos], r + 1)
+    y = _transformed(y, real_input=False, outputs=lit(few), length=lit(b), sign=sign)
+    y = y.reshape(*rows, a, 2, few).transpose(*lead, r + 1, r + 2, r).reshape(*rows, 2, few * a)
+    return y.part(r + 1, 0, outputs).reshape(*rows, 2 * outputs)
+
+
+def _columns(x: Term, *, real_input: bool, sign: float) -> Term:
+    """Transform the columns of matrices, whose real parts are above imaginary ones."""
+    count, swapped = (x.shape[-2].value or 0) // (1 if real_input else 2), [*range(x.rank)]
+    swapped[-2:] = reversed(swapped[-2:])
+    if count > _LONG:
+        rows, size = x.transpose(*swapped), lit(count)
+        y = _transformed(rows, real_input=real_input, outputs=size, length=size, sign=sign)
+        return y.transpose(*swapped)
+    table = _as_real(_waves(count, count, count, sign), real_input=real_input)
+    return constant(x.node, np.ascontiguousarray(table.T), x.dtype).op("matmul", x)
 
 
 def _rows(x: Term, axis: int, used: Int) -> Term:
@@ -162,12 +180,28 @@ def _real_inverse(node: Node, x: Term, axis: int, length: Int) -> Term:
     if size is None or n is None:
         return _real_inverse_at_run_time(x, axis, length)
     used = min(n, size // 2 + 1)
+    if 2 * used * size > 2 * _WHOLE and (factor := _factor(size)) > 1:
+        rows = _whole_rows(_rows(x, axis, lit(used)), used, size)
+        y = _in_two_steps(rows, factor, size, 1.0, real_input=False)
+        y = y.part(y.rank - 1, 0, size) / float(size)
+        return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], size, *x.shape[axis + 1 : -1], 1)
     waves = _waves(used, size, size, 1.0) / size
     # All but the first and, of an even length, the middle stand for two: themselves, conjugated.
     twice = np.array([1.0 if k == 0 or 2 * k == size else 2.0 for k in range(used)])[:, None]
     table = np.concatenate([waves.real * twice, -waves.imag * twice], 0)
     y = _rows(x, axis, lit(used)).op("matmul", constant(node, table, x.dtype))
     return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], size, *x.shape[axis + 1 : -1], 1)
+
+
+def _whole_rows(x: Term, used: int, size: int) -> Term:
+    """Return rows of `size` numbers, of which the first are given: the others are these, conjugated."""
+    k = np.arange(size)
+    source = np.minimum(k, size - k)
+    signs = np.where(source < used, np.stack([np.ones(size), np.where(k == source, 1.0, -1.0)]), 0.0)
+    parts = x.reshape(*x.shape[:-1], 2, used).gather(
+        constant(x.node, np.minimum(source, used - 1), dt.I64), axis=x.rank
+    )
+    return (parts * constant(x.node, signs, x.dtype)).reshape(*x.shape[:-1], 2 * size)
 
 
 def _real_inverse_at_run_time(x: Term, axis: int, length: Int) -> Term:

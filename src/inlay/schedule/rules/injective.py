@@ -29,18 +29,25 @@ def injective(s: Schedule, target: Target) -> None:
     """
     require_no_reduction(s)
     merge_axes(s)
-    outermost: list[str] = []
-    for block in s.block_names():
-        loops = s.loops_of(block)
-        if not loops:
-            continue
-        vectorize_cases(s, loops[-1], target)
-        outer = list(s.loops_of(block))
-        while len(outer) > 3 and _is_short(s, outer[0]):
-            outer[:2] = [fuse(s, outer[0], outer[1])]
-        outermost.append(outer[0])
-    for loop in _merged(s, outermost):
+    outermost = [vectorize_points(s, block, target) for block in s.block_names()]
+    for loop in _merged(s, [x for x in outermost if x is not None]):
         parallelize(s, loop)
+
+
+def vectorize_points(s: Schedule, block: str, target: Target) -> str | None:
+    """Put vectors into the nest of a block that does not reduce.
+
+    Returns:
+        The outermost loop, for threads to share; None where the block computes one element.
+    """
+    loops = s.loops_of(block)
+    if not loops:
+        return None
+    vectorize_cases(s, loops[-1], target)
+    outer = list(s.loops_of(block))
+    while len(outer) > 3 and _is_short(s, outer[0]):
+        outer[:2] = [fuse(s, outer[0], outer[1])]
+    return outer[0]
 
 
 def _is_short(s: Schedule, loop: str) -> bool:

@@ -133,7 +133,7 @@ def rows(s: Schedule, target: Target) -> None:
     if all(block.init is None for block in blocks_of(s.body)):
         raise illegal("class", "found no reduction, needed one along rows")
     merge_axes(s)
-    _in_outputs(s)
+    in_outputs(s)
     first, *others = s.block_names()
     if not others and _classified(s, first, target).form is _Form.LANES:
         _as_it_lies(s, first)
@@ -193,7 +193,7 @@ def _as_it_lies(s: Schedule, name: str) -> None:
         reorder(s, [loops[i] for i in order])
 
 
-def _in_outputs(s: Schedule) -> None:
+def in_outputs(s: Schedule) -> None:
     """Put temporaries where results will be: that memory is fetched while something is computed.
 
     Not what reductions write, which they sum in registers.
@@ -226,6 +226,11 @@ def _classified(s: Schedule, name: str, target: Target) -> _Nest:
     else:
         form = _Form.SERIAL
     return _Nest(block.name, form, extents, size)
+
+
+def is_along_rows(s: Schedule, name: str, target: Target) -> bool:
+    """Whether a block reduces what lies side by side, with vectors along it."""
+    return _classified(s, name, target).form is _Form.LANES
 
 
 def _short(columns: int | None, size: int, block: Block) -> int:

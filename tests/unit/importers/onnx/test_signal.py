@@ -65,6 +65,26 @@ def test_in_two_steps(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("onesided", [0, 1])
+@pytest.mark.parametrize("n", [12, 36, 35, 22, 13, 128, 210])
+@pytest.mark.parametrize("longest", [3, 256])
+def test_reals_in_two_steps(n: int, onesided: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops_signal, "_WHOLE", 6)
+    monkeypatch.setattr(ops_signal, "_LONG", longest)
+    x = RNG.standard_normal((2, n, 1)).astype(np.float32)
+    want = pairs((np.fft.rfft if onesided else np.fft.fft)(x[..., 0]))
+    np.testing.assert_allclose(transformed(x, ["b", n, 1], onesided=onesided), want, atol=1e-4)
+
+
+@pytest.mark.parametrize("given", [7, 8, 5, 30])
+@pytest.mark.parametrize("length", [12, 14, 15, 35])
+def test_inverse_of_one_sided_in_two_steps(given: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops_signal, "_WHOLE", 6)
+    z = RNG.standard_normal((2, given)) + 1j * RNG.standard_normal((2, given))
+    got = transformed(pairs(z), [2, given, 2], length=length, inverse=1, onesided=1)
+    np.testing.assert_allclose(got[..., 0], np.fft.irfft(z, n=length), atol=1e-4)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_short_time(onesided: int, parts: int) -> None:
     if onesided and parts == 2:
