@@ -22,17 +22,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from math import prod
 
 import numpy as np
 
-from inlay.arith.expr import Int, lit
+from inlay.arith.dtype import I64
+from inlay.arith.expr import Int, floordiv, lit
 from inlay.ir.builder import Builder
 from inlay.ir.expr import Expr
-from inlay.ir.make import shape_const
+from inlay.ir.make import const, shape_const
 from inlay.ir.types import TensorType
 from inlay.ops import slicing
-from inlay.ops._build import Array
+from inlay.ops.indexing import GATHER, GatherAttrs
 from inlay.ops.joining import CONCAT, AxisAttrs
 from inlay.ops.layout import RESHAPE, TRANSPOSE, PermAttrs
 
@@ -74,21 +75,29 @@ def axis_of(kernel: int, stride: int, before: int, after: int, more: int) -> Axi
     return None if is_cut else found
 
 
-def weights_of(w: Array, groups: int, axes: Sequence[Axis], chosen: Sequence[int]) -> Array:
+def weights_of(b: Builder, w: Expr, groups: int, axes: Sequence[Axis], chosen: Sequence[int]) -> Expr:
     """Return the weights of the convolution for one class along every axis.
 
     `w` is `[c, oc/groups, *k]`; the result `[groups * phases * oc/groups, c/groups, *taps]`.
     """
-    c, per_group, *kernel = w.shape
-    grouped = w.reshape(groups, c // groups, per_group, *kernel)
-    classes = [a.classes[i] for a, i in zip(axes, chosen, strict=True)]
-    parts: list[Array] = []
-    for phase in product(*(range(first, first + count) for first, count, _ in classes)):
-        every = tuple(slice(r, None, a.stride) for r, a in zip(phase, axes, strict=True))
-        taps = np.flip(grouped[(..., *every)], tuple(range(3, grouped.ndim)))
-        parts.append(taps.swapaxes(1, 2))  # [groups, oc/groups, c/groups, *taps]
-    joined = np.stack(parts, 1)
-    return np.ascontiguousarray(joined.reshape(-1, c // groups, *joined.shape[4:]))
+    assert isinstance(w.type, TensorType), "weights are a tensor"
+    c, per_group, rank = w.type.shape[0], w.type.shape[1], len(axes)
+    counts: list[int] = []
+    taps: list[int] = []
+    for at, (axis, i) in enumerate(zip(axes, chosen, strict=True)):
+        first, count, n = axis.classes[i]
+        phase, tap = np.arange(first, first + count), np.arange(n)[::-1]
+        of_axis = const(phase[:, None] + axis.stride * tap, I64)
+        w = b.emit(GATHER, (w, of_axis), GatherAttrs(2 + 2 * at), name="taps")
+        counts, taps = [*counts, count], [*taps, n]
+    parts = [lit(n) for pair in zip(counts, taps, strict=True) for n in pair]
+    shape = (lit(groups), floordiv(c, lit(groups)), per_group, *parts)
+    w = b.emit(RESHAPE, (w, shape_const(shape)), name="taps")
+    order = (0, *(3 + 2 * a for a in range(rank)), 2, 1, *(4 + 2 * a for a in range(rank)))
+    w = b.emit(TRANSPOSE, (w,), PermAttrs(order), name="taps")
+    outputs = lit(groups * prod(counts)) * per_group
+    shape = (outputs, floordiv(c, lit(groups)), *(lit(n) for n in taps))
+    return b.emit(RESHAPE, (w, shape_const(shape)), name="taps")
 
 
 def interleaved(

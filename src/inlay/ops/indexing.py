@@ -403,3 +403,4 @@ DEFINITIONS: tuple[OpDef, ...] = (
         in_place=(0,),
     ),
 )
+GATHER = DEFINITIONS[0].op

@@ -15,8 +15,7 @@ import numpy as np
 from inlay.arith.dtype import F32
 from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod, product
 from inlay.ir.builder import Builder
-from inlay.ir.expr import Const, Expr
-from inlay.ir.make import const
+from inlay.ir.expr import Expr
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
 from inlay.loop import te
@@ -89,17 +88,17 @@ def _reference(a: ConvTransposeAttrs, x: Array, w: Array) -> Array:
 
 
 def _decompose(b: Builder, a: ConvTransposeAttrs, args: tuple[Expr, ...]) -> Expr | None:
-    """Take plain convolutions, which have schedules, where the weights are constant floats."""
+    """Take plain convolutions, which have schedules, where windows of floats are known."""
     x, w = args
     assert isinstance(x.type, TensorType)
     assert isinstance(w.type, TensorType)
-    values = w.value if isinstance(w, Const) else None
-    if not isinstance(values, np.ndarray) or not values.size or not x.type.dtype.is_float:
+    kernel = [n.value for n in w.type.shape[2:] if n.value]
+    if len(kernel) < len(w.type.shape) - 2 or not x.type.dtype.is_float:
         return None
     windows = accepted(w.type.shape[2:], a.strides, a.dilations, a.pads)
     more = a.output_pads or (0,) * windows.count
     axes = [
-        phases.axis_of(values.shape[2 + i], stride, windows.before[i], windows.after[i], more[i])
+        phases.axis_of(kernel[i], stride, windows.before[i], windows.after[i], more[i])
         for i, stride in enumerate(windows.strides)
     ]
     split = [axis for axis in axes if axis is not None]
@@ -107,7 +106,7 @@ def _decompose(b: Builder, a: ConvTransposeAttrs, args: tuple[Expr, ...]) -> Exp
         return None
 
     def conv(chosen: tuple[int, ...]) -> Expr:
-        weights = const(phases.weights_of(values, a.groups, split, chosen))
+        weights = phases.weights_of(b, w, a.groups, split, chosen)
         taps = [axis.classes[i][2] for axis, i in zip(split, chosen, strict=True)]
         fronts, ends = zip(*(s.pads(t) for s, t in zip(split, taps, strict=True)), strict=True)
         attrs = ConvAttrs(pads=(*fronts, *ends), groups=a.groups)
@@ -115,7 +114,7 @@ def _decompose(b: Builder, a: ConvTransposeAttrs, args: tuple[Expr, ...]) -> Exp
 
     sizes = [
         (x.type.shape[2 + i] - 1) * windows.strides[i]
-        + values.shape[2 + i]
+        + kernel[i]
         + more[i]
         - windows.before[i]
         - windows.after[i]
@@ -138,22 +137,28 @@ def _compute(a: ConvTransposeAttrs, operands: Sequence[te.Tensor], result: Tenso
     per_group = floordiv(x.shape[1], lit(a.groups))
 
     def body(n: Int, o: Int, *at: Int) -> te.ScalarValue:
-        c, k = te.reduce_axis("c", per_group), windows.axes()
+        c, over = te.reduce_axis("c", per_group), list[te.Axis]()
         inside: te.ScalarValue | None = None
-        places: list[Int] = []
-        for i, stride in enumerate(windows.strides):
-            offset = at[i] + windows.before[i] - k[i] * windows.dilations[i]
-            place = floordiv(offset, lit(stride))
-            if stride > 1:
+        places, taps = list[Int](), list[Int]()
+        for i, (size, stride) in enumerate(zip(windows.kernel, windows.strides, strict=True)):
+            offset = at[i] + windows.before[i]
+            if windows.dilations[i] == 1:  # taps that meet an input are as far apart as inputs
+                k = te.reduce_axis(f"k{i}", ceildiv(size, lit(stride)))
+                tap, place = mod(offset, lit(stride)) + k * stride, floordiv(offset, lit(stride)) - k
+                inside = te.all_of(inside, te.index(tap) < te.index(size)) if size % stride != 0 else inside
+            else:
+                tap = k = te.reduce_axis(f"k{i}", size)
+                offset -= k * windows.dilations[i]
+                place = floordiv(offset, lit(stride))
                 inside = te.all_of(inside, te.index(mod(offset, lit(stride))).equals(0))
             inside = te.all_of(inside, te.index(place) >= 0)
             inside = te.all_of(inside, te.index(place) < te.index(x.shape[2 + i]))
-            places.append(place)
+            over, places, taps = [*over, k], [*places, place], [*taps, tap]
         group = floordiv(o, w.shape[1]) if a.groups > 1 else lit(0)
         channel = group * per_group + c
         value = x[(n, channel, *places)].cast(wide)
-        weight = w[(channel, o - group * w.shape[1], *k)].cast(wide)
-        return te.sum_over([c, *k], te.guarded(inside, value * weight, 0))
+        weight = w[(channel, o - group * w.shape[1], *taps)].cast(wide)
+        return te.sum_over([c, *over], te.guarded(inside, value * weight, 0))
 
     return narrowed(te.compute(result.shape, body, name="conv", tag="conv_transpose"), result)
 
@@ -167,6 +172,8 @@ def _samples() -> list[Sample]:
         ((1, 2, 5, 5), 3, (3, 2), ConvTransposeAttrs((1, 3), (2, 0, 1, 1), (2, 1))),
         ((2, 3, 6), 4, (4,), ConvTransposeAttrs((2,), (1, 1))),
         ((1, 2, 3, 3, 2), 2, (2, 2, 3), ConvTransposeAttrs((2, 1, 2))),
+        ((1, 2, 5), 2, (2,), ConvTransposeAttrs((3,), (1, 0))),
+        ((1, 2, 2, 4), 2, (3, 5), ConvTransposeAttrs((2, 3), (3, 0, 2, 1))),
         ((0, 3, 4, 5), 2, (3, 3), ConvTransposeAttrs()),
     ):
         x = noise(shape, F32, seed="x")

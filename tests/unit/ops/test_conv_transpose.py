@@ -7,6 +7,7 @@ import pytest
 
 import inlay
 from inlay.analysis.infer_types import infer_types
+from inlay.api import compilation
 from inlay.arith.dtype import F32
 from inlay.arith.expr import fresh, to_int
 from inlay.interp.tensor import evaluate
@@ -61,6 +62,24 @@ def test_phases(shape, taps, attrs, count):
     assert found == count
     want = table().definition("conv_transpose").evaluate(attrs, np.zeros(shape, np.float32), w)
     assert made is None or tuple(d.value for d in made.type.shape) == want.shape
+
+
+@pytest.mark.llvm
+@pytest.mark.parametrize("case", [1, 2, 3, 4, 6])
+def test_weights_that_are_computed(case):
+    """All taps of each element, and a test for each, would be a square of the strides as much."""
+    shape, taps, attrs, count = CASES[case]
+    b = Builder()
+    x, w = (b.param(n, TensorType(tuple(map(to_int, s)), F32)) for n, s in (("x", shape), ("w", taps)))
+    module = infer_types(
+        Module(functions={"main": b.function(b.emit(table().definition("conv_transpose").op, (x, w), attrs))})
+    )
+    given = noise(shape, F32, seed="x"), noise(taps, F32, seed="w")
+    found = compilation(module, cache="none", threads=1).module
+    assert any("conv_transpose" in name for name in found.kernels) == (count == 0)
+    np.testing.assert_allclose(
+        inlay.compile(module, threads=1)(*given), evaluate(module, given), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.llvm

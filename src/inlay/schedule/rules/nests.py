@@ -123,19 +123,28 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     block = next(blocks_of(body))
     if not is_strided(block, body.var):
         return vectorize_run(s, loop, target)
-    outside, lanes = _alone_in(s, loop, block), width(block, target, body.var)
-    if outside is not None and (columns := tile_of(block, (s.loop(outside), body), lanes)):
-        return transpose_tiles(s, outside, loop, columns, lanes)
+    around, lanes = _alone_in(s, loop, block), width(block, target, body.var)
+    if body.extent.value is not None and body.extent.value % lanes:
+        lanes = max(SHORT, body.extent.value & -body.extent.value)
+    for n, outside in reversed(list(enumerate(around))):
+        if columns := tile_of(block, (s.loop(outside), body), lanes):
+            return transpose_tiles(s, [*around[n:], loop], columns, lanes)
     if operations(block.body) <= CHEAP_BODY:
-        return _copy_across(s, loop, outside, target)
+        return _copy_across(s, loop, around[-1] if around else None, target)
     return vectorize_run(s, loop, target)
 
 
-def _alone_in(s: Schedule, loop: str, block: Block) -> str | None:
-    """Return the loop that an innermost loop is all of; None where there is none, or more is in it."""
+def _alone_in(s: Schedule, loop: str, block: Block) -> list[str]:
+    """Return the loops around an innermost one that each are all that is in the one before."""
     around = s.loops_of(block.name)
-    outside = around[-2] if len(around) > 1 and around[-1] == loop else None
-    return outside if outside is not None and s.loop(outside).body is s.loop(loop) else None
+    if not around or around[-1] != loop:
+        return []
+    alone = [loop]
+    for outside in reversed(around[:-1]):
+        if s.loop(outside).body is not s.loop(alone[0]):
+            break
+        alone.insert(0, outside)
+    return alone[:-1]
 
 
 def vectorize_run(s: Schedule, loop: str, target: Target) -> str:

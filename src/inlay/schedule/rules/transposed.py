@@ -14,12 +14,15 @@ shuffles of a vector, where elements one by one take a load and a store each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from inlay.arith.expr import Sym, coefficient, substitute
 from inlay.loop.buffer import flat_index
 from inlay.loop.scalar import Load, Select
 from inlay.loop.stmt import Block, For
 from inlay.loop.walk import loads_of, own_scalars, scalars_below
 from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
@@ -57,22 +60,47 @@ def tile_of(block: Block, loops: tuple[For, For], lanes: int) -> int:
     ):
         return 0  # what stands behind a condition may not be loaded
     steps = [(x, step_of(block, x, loop.var)) for x in loads_of(block)]
-    far = [x for x, step in steps if step is not None and abs(step) > MOST_APART]
+    far = [x for x, step in steps if step is not None and abs(step) >= MOST_APART]
     if not far or any(step is None for _, step in steps):
         return 0
-    columns = PIECE // max(x.buffer.dtype.itemsize for x in far)
-    if columns < 2 or lanes % columns or any(step_of(block, x, outside.var) != 1 for x in far):
+    if any(step_of(block, x, outside.var) != 1 for x in far):
         return 0
-    counts = zip((outside.extent.value, loop.extent.value), (columns, lanes), strict=True)
-    return columns if all(count is None or count >= least for count, least in counts) else 0
+    most = min(PIECE // max(x.buffer.dtype.itemsize for x in far), lanes)
+    columns = most if outside.extent.value is None else _power_within(min(most, outside.extent.value))
+    rows = loop.extent.value
+    is_enough = rows is None or rows >= 2 * lanes or rows == lanes
+    return columns if columns > 1 and is_enough else 0
 
 
-def transpose_tiles(s: Schedule, outside: str, loop: str, columns: int, lanes: int) -> str:
-    """Schedule two loops as tiles that are transposed; returns the outermost of them."""
-    lines, within = split(s, outside, _LINE // PIECE * columns)
+def _power_within(n: int) -> int:
+    """Return the largest power of two that is not more."""
+    return 1 << n.bit_length() >> 1
+
+
+def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> str:
+    """Schedule loops as tiles that are transposed; returns the outermost of them.
+
+    Columns that are left over behind whole lines are nests of their own: under a condition a tile goes
+    element by element.
+
+    Args:
+        s: the schedule.
+        around: loops, each all that is in the one before: the first over columns, the last over rows.
+        columns: of a tile.
+        lanes: of a vector.
+    """
+    outside, *middle, loop = around
+    line, count = _LINE // PIECE * columns, s.loop(outside).extent.value
+    if count is not None and count < 2 * line:
+        line = count - count % columns
+    if count is not None and count % line:
+        names = peel(s, outside, count - count % line)
+        if (rest := _power_within(min(count % line, columns))) > 1:
+            transpose_tiles(s, [names[x] for x in around], rest, lanes)
+    lines, within = split(s, outside, line)
     part, column = split(s, within, columns)
     rows, lane = split(s, loop, lanes)
-    reorder(s, [rows, part, column])
+    reorder(s, [*middle, rows, part, column])
     unroll(s, column)
     annotate(s, column, "loads", "transposed")
     vectorize(s, lane)

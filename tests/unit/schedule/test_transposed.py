@@ -1,0 +1,74 @@
+"""Copies across the grain are transpositions of tiles, whatever is left over, and keep their meaning."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlay.arith.dtype import F32, F64, U8, DType
+from inlay.arith.expr import Int, to_int
+from inlay.loop import te
+from inlay.loop.from_te import from_te
+from inlay.loop.func import LoopFunction
+from inlay.loop.printer import print_function
+from inlay.machine.target import Target
+from inlay.schedule.choose import schedule
+from tests.unit.schedule.programs import dim, hold_law
+
+TARGET = Target()
+
+
+def permuted(shape: tuple[Int | int, ...], order: tuple[int, ...], dtype: DType = F32) -> LoopFunction:
+    x = te.placeholder(shape, dtype, "x")
+
+    def body(*i: Int) -> te.ScalarValue:
+        at = dict(zip(order, i, strict=True))
+        return x[tuple(at[d] for d in range(len(shape)))]
+
+    return from_te("f", [x], [te.compute([shape[d] for d in order], body, name="y")])
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("dtype", [F32, F64, U8])
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((64, 8), (1, 0)),
+        ((64, 12), (1, 0)),
+        ((64, 50), (1, 0)),
+        ((33, 9), (1, 0)),
+        ((8, 64), (1, 0)),
+        ((20, 64), (1, 0)),
+        ((21, 37), (1, 0)),
+        ((2, 64, 5), (0, 2, 1)),
+        ((16, 3, 32), (2, 1, 0)),
+        ((4, 9, 32), (2, 1, 0)),
+        ((5, 3, 7), (2, 1, 0)),
+        ((4, 2, 16, 8), (3, 2, 1, 0)),
+        ((dim("n"), 24), (1, 0)),
+    ],
+    ids=str,
+)
+def test_permutations(shape: tuple[Int | int, ...], order: tuple[int, ...], dtype: DType) -> None:
+    f = permuted(shape, order, dtype)
+    sizes = [(n,) for n in (1, 16, 35)] if any(to_int(d).value is None for d in shape) else [()]
+    hold_law(f, schedule(f, TARGET), *sizes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [((64, 8), (1, 0)), ((8, 64), (1, 0)), ((64, 50), (1, 0)), ((16, 3, 32), (2, 1, 0)), ((64, 4), (1, 0))],
+    ids=str,
+)
+def test_tiles_have_no_conditions(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
+    """Under one a tile goes element by element."""
+    f = permuted(shape, order)
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    assert 'loads="transposed"' in text
+    assert " if " not in text
+
+
+def test_columns_that_are_left_over_are_tiles_of_fewer() -> None:
+    f = permuted((64, 44), (1, 0), U8)
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    tiles = [line.split("..")[1].split()[0] for line in text.splitlines() if 'loads="transposed"' in line]
+    assert tiles == ["16", "8", "4"]
