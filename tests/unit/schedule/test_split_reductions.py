@@ -44,7 +44,7 @@ def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         ((512,), (0,)),
         ((500,), (0,)),
         ((521,), (0,)),
-        ((3, 200), (1,)),
+        ((3, 300), (1,)),
         ((2, 1, 7, 40), (2, 3)),
         ((5, 3, 40), (0, 1, 2)),
         ((30, 3, 16), (0, 2)),
@@ -102,8 +102,8 @@ def test_stages_of_a_normalization_have_threads_of_their_own(rows: int) -> None:
 @pytest.mark.parametrize(
     ("f", "target"),
     [
-        (reduction((SHARED, 200), (1,), ReduceOp.MAX), TARGET),
-        (reduction((3 * PART,), (0,), ReduceOp.MAX), TARGET),
+        (reduction((SHARED, 300), (1,), ReduceOp.MAX), TARGET),
+        (reduction((2, 3 * PART), (1,), ReduceOp.MAX), TARGET),
         (reduction((dim("n"),), (0,), ReduceOp.MAX), TARGET),
         (reduction((100, 8), (0,), ReduceOp.MAX), TARGET),
         (layer_norm(2, 5 * PART), Target()),

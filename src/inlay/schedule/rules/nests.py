@@ -124,7 +124,7 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     if not is_strided(block, body.var):
         return vectorize_run(s, loop, target)
     around, lanes = _alone_in(s, loop, block), width(block, target, body.var)
-    if body.extent.value is not None and body.extent.value % lanes:
+    if body.extent.value is not None and body.extent.value % lanes:  # or the last ones have a condition
         lanes = max(SHORT, body.extent.value & -body.extent.value)
     for n, outside in reversed(list(enumerate(around))):
         if columns := tile_of(block, (s.loop(outside), body), lanes):

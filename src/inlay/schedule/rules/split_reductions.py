@@ -34,7 +34,7 @@ from inlay.schedule.state import Schedule, illegal
 PART = 8192
 """Terms of a part, at most: in f32 they stay in the first cache while others reduce them too."""
 FEWEST_PARTS = 4
-"""Parts, at least, of all rows together."""
+"""Parts of a row, at least."""
 
 
 def split_reductions(s: Schedule, target: Target) -> None:
@@ -48,8 +48,8 @@ def split_reductions(s: Schedule, target: Target) -> None:
     names = s.block_names()
     steps = {x: n for x in names if (n := _step(s, x, target)) is not None}
     if not steps:
-        found = f"found no reduction of fewer than {SHARED} rows with {FEWEST_PARTS * PART} terms in all"
-        raise illegal("class", found)
+        needed = f"needed a reduction of fewer than {SHARED} rows, {FEWEST_PARTS * PART} terms or more each"
+        raise illegal("class", f"found none of few long rows, {needed}")
     makers = {b: a for a, b in pairwise(names) if b in steps and _makes_terms(s, a, b)}
     for name in names:
         if name in steps:
@@ -66,7 +66,7 @@ def _step(s: Schedule, name: str, target: Target) -> int | None:
     if block.init is None or match_update(block) is None or not is_along_rows(s, name, target):
         return None
     rows, terms = (_extents(s, x) for x in (spatial_loops(s, name), reduce_loops(s, name)))
-    if rows is None or not terms or prod(rows) >= SHARED or prod(rows) * prod(terms) < FEWEST_PARTS * PART:
+    if rows is None or not terms or prod(rows) >= SHARED or prod(terms) < FEWEST_PARTS * PART:
         return None
     row_bytes = prod(terms) * max(x.buffer.dtype.itemsize for x in loads_of(block.body))
     if len(s.block_names()) > 1 and prod(rows) > 1 and row_bytes <= target.l2_bytes:
