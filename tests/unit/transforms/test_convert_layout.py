@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from inlay.interp.tensor import evaluate_entry
+from inlay.interp.tensor import evaluate_entry, evaluate_expr
 from inlay.ir.expr import Call, OpRef
 from inlay.ir.module import Module
 from inlay.ir.verify import verify
@@ -39,7 +39,7 @@ def noise(*shape: int) -> np.ndarray:
 
 def convert(module: Module, *, pack: bool = False) -> Module:
     """Run the pass between those that it lives with."""
-    context = PassContext(table())
+    context = PassContext(table(), evaluate=evaluate_expr)
     for p in (
         to_anf,
         simplify_algebra,
