@@ -72,3 +72,12 @@ def test_columns_that_are_left_over_are_tiles_of_fewer() -> None:
     text = print_function(hold_law(f, schedule(f, TARGET)))
     tiles = [line.split("..")[1].split()[0] for line in text.splitlines() if 'loads="transposed"' in line]
     assert tiles == ["16", "8", "4"]
+
+
+@pytest.mark.parametrize(("rows", "extents"), [(256, [16, 2, 2, 4, 8]), (72, [9, 2, 4, 8])], ids=str)
+def test_lines_of_the_result_are_filled_before_the_next_tile(rows: int, extents: list[int]) -> None:
+    """Two vectors of 32 bytes are a line: rows, parts of a line of columns, vectors, columns, lanes."""
+    f = permuted((rows, 8), (1, 0))
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    found = [int(line.split("0..")[1].split()[0]) for line in text.splitlines() if "for " in line]
+    assert found == extents

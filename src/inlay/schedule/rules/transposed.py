@@ -20,7 +20,7 @@ from inlay.arith.expr import Sym, coefficient, substitute
 from inlay.loop.buffer import flat_index
 from inlay.loop.scalar import Load, Select
 from inlay.loop.stmt import Block, For
-from inlay.loop.walk import loads_of, own_scalars, scalars_below
+from inlay.loop.walk import blocks_of, loads_of, own_scalars, scalars_below, stores_of
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
@@ -77,6 +77,13 @@ def _power_within(n: int) -> int:
     return 1 << n.bit_length() >> 1
 
 
+def _vectors_of_line(s: Schedule, rows: str, lanes: int) -> int:
+    """Return how many vectors of a result fill a line of the cache, which the next tile finds gone."""
+    block, count = next(blocks_of(s.loop(rows))), s.loop(rows).extent.value
+    vectors = _LINE // (lanes * max(x.buffer.dtype.itemsize for x in stores_of(block.body)))
+    return vectors if vectors > 1 and count is not None and count % vectors == 0 else 1
+
+
 def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> str:
     """Schedule loops as tiles that are transposed; returns the outermost of them.
 
@@ -100,7 +107,9 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
     lines, within = split(s, outside, line)
     part, column = split(s, within, columns)
     rows, lane = split(s, loop, lanes)
-    reorder(s, [*middle, rows, part, column])
+    vectors = _vectors_of_line(s, rows, lanes)
+    rows, vector = split(s, rows, vectors) if vectors > 1 else (rows, "")
+    reorder(s, [x for x in (*middle, rows, part, vector, column) if x])
     unroll(s, column)
     annotate(s, column, "loads", "transposed")
     vectorize(s, lane)
