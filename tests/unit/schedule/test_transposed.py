@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from inlay.arith.dtype import F32, F64, U8, DType
@@ -15,6 +17,7 @@ from inlay.schedule.choose import schedule
 from tests.unit.schedule.programs import dim, hold_law
 
 TARGET = Target()
+NARROW = replace(TARGET, vector_bytes=16)
 
 
 def permuted(shape: tuple[Int | int, ...], order: tuple[int, ...], dtype: DType = F32) -> LoopFunction:
@@ -51,7 +54,8 @@ def permuted(shape: tuple[Int | int, ...], order: tuple[int, ...], dtype: DType 
 def test_permutations(shape: tuple[Int | int, ...], order: tuple[int, ...], dtype: DType) -> None:
     f = permuted(shape, order, dtype)
     sizes = [(n,) for n in (1, 16, 35)] if any(to_int(d).value is None for d in shape) else [()]
-    hold_law(f, schedule(f, TARGET), *sizes)
+    for target in (TARGET, NARROW):
+        hold_law(f, schedule(f, target), *sizes)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def _real_inverse(node: Node, x: Term, axis: int, length: Int) -> Term:
     if size is None or n is None:
         return _real_inverse_at_run_time(x, axis, length)
     used = min(n, size // 2 + 1)
-    if 2 * used * size > 2 * _WHOLE and (factor := _factor(size)) > 1:
+    if used * size > _WHOLE and (factor := _factor(size)) > 1:
         rows = _whole_rows(_rows(x, axis, lit(used)), used, size)
         y = _in_two_steps(rows, factor, size, 1.0, real_input=False)
         y = y.part(y.rank - 1, 0, size) / float(size)

@@ -125,7 +125,7 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
         return vectorize_run(s, loop, target)
     around, lanes = _alone_in(s, loop, block), width(block, target, body.var)
     if body.extent.value is not None and body.extent.value % lanes:  # or the last ones have a condition
-        lanes = max(SHORT, body.extent.value & -body.extent.value)
+        lanes = min(lanes, max(SHORT, body.extent.value & -body.extent.value))
     for n, outside in reversed(list(enumerate(around))):
         if columns := tile_of(block, (s.loop(outside), body), lanes):
             return transpose_tiles(s, [*around[n:], loop], columns, lanes)

@@ -1,15 +1,16 @@
 """Copies across the grain as transpositions of tiles in registers.
 
 A loop along rows of the result walks down a column of what is loaded: elements are a row apart. Next to each
-column is the next one, though, which the loop around it comes to. So a tile of as many rows as a vector has
+column is the next one, though, which a loop around it comes to. So a tile of as many rows as a vector has
 lanes, and of 16 bytes of each, is loaded row by row, and transposed by shuffles:
 
     for line of columns { for tile of rows {
       for part of the line { for j in 0..16 bytes unroll (loads="transposed") { for i in 0..lanes vector {
         y[j, i] = x[i, j] } } } } }
 
-The tile of a whole line of the cache is read before the next one is. Each result takes log2(16 bytes)
-shuffles of a vector, where elements one by one take a load and a store each.
+The tile of a whole line of the cache is read before the next one is, and where a vector is less than a line,
+those of a line are written one after the other. Each result takes log2(16 bytes) shuffles of a vector, where
+elements one by one take a load and a store each.
 """
 
 from __future__ import annotations
@@ -107,9 +108,11 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
     lines, within = split(s, outside, line)
     part, column = split(s, within, columns)
     rows, lane = split(s, loop, lanes)
-    vectors = _vectors_of_line(s, rows, lanes)
-    rows, vector = split(s, rows, vectors) if vectors > 1 else (rows, "")
-    reorder(s, [x for x in (*middle, rows, part, vector, column) if x])
+    inside = [part, column]
+    if (vectors := _vectors_of_line(s, rows, lanes)) > 1:
+        rows, vector = split(s, rows, vectors)
+        inside.insert(1, vector)
+    reorder(s, [*middle, rows, *inside])
     unroll(s, column)
     annotate(s, column, "loads", "transposed")
     vectorize(s, lane)
