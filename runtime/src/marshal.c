@@ -30,21 +30,25 @@ static int is_part(const inlay_view_t *view)
     return view->storage->capacity > 4096 && view->bytes < view->storage->capacity / 3;
 }
 
+/* Whether a tensor was planned into a larger storage, to leave it as pages. Others are copied: that takes memory
+ * once more, and a fifth of the time of pages that are fresh for the next call. */
+static int is_lifted(const inlay_activation_t *m, const inlay_view_t *view)
+{
+    return m->host->lift && view->bytes >= INLAY_LIFT_BYTES && is_part(view);
+}
+
 int inlay_is_lifted(const inlay_activation_t *m, const inlay_slot_t *slot)
 {
     int is_sole = 1;
-    const inlay_view_t *view;
     slot = inlay_task_settled(slot, &is_sole);
-    if (slot->tag != KIND_TENSOR || !m->host->lift) return 0;
-    view = (const inlay_view_t *)(const void *)slot->as.object;
-    return view->bytes >= INLAY_LIFT_BYTES && is_part(view);
+    if (slot->tag != KIND_TENSOR) return 0;
+    return is_lifted(m, (const inlay_view_t *)(const void *)slot->as.object);
 }
 
-/* Give a tensor that was planned into a larger storage pages of its own, where the host can. Others are copied:
- * that takes memory once more, and a fifth of the time of pages that are fresh for the next call. */
+/* Give such a tensor pages of its own; 0 where the host cannot, now. */
 static int lift(const inlay_activation_t *m, const inlay_view_t *view, inlay_result_t *result)
 {
-    if (!m->host->lift || view->bytes < INLAY_LIFT_BYTES || !is_part(view)) return 0;
+    if (!is_lifted(m, view)) return 0;
     result->data = m->host->lift(m->host->user, view->data, view->bytes, &result->block,
                                  &result->block_bytes);
     result->block_align = INLAY_LIFTED;

@@ -403,4 +403,5 @@ DEFINITIONS: tuple[OpDef, ...] = (
         in_place=(0,),
     ),
 )
-GATHER = DEFINITIONS[0].op
+_OPS = {d.name: d.op for d in DEFINITIONS}
+GATHER = _OPS["gather"]

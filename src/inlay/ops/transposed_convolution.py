@@ -141,16 +141,19 @@ def _compute(a: ConvTransposeAttrs, operands: Sequence[te.Tensor], result: Tenso
         inside: te.ScalarValue | None = None
         places, taps = list[Int](), list[Int]()
         for i, (size, stride) in enumerate(zip(windows.kernel, windows.strides, strict=True)):
-            offset = at[i] + windows.before[i]
-            if windows.dilations[i] == 1:  # taps that meet an input are as far apart as inputs
-                k = te.reduce_axis(f"k{i}", ceildiv(size, lit(stride)))
-                tap, place = mod(offset, lit(stride)) + k * stride, floordiv(offset, lit(stride)) - k
-                inside = te.all_of(inside, te.index(tap) < te.index(size)) if size % stride != 0 else inside
-            else:
-                tap = k = te.reduce_axis(f"k{i}", size)
-                offset -= k * windows.dilations[i]
-                place = floordiv(offset, lit(stride))
-                inside = te.all_of(inside, te.index(mod(offset, lit(stride))).equals(0))
+            # Tap k meets an input where the stride divides offset - k * dilation: one in `step` of them does,
+            # and none where a common factor does not divide the offset.
+            offset, dilation = at[i] + windows.before[i], windows.dilations[i]
+            common = math.gcd(stride, dilation)
+            step = stride // common
+            k = te.reduce_axis(f"k{i}", ceildiv(size, lit(step)))
+            inverse = pow(dilation // common, -1, step)
+            tap = mod(floordiv(offset, lit(common)) * inverse, lit(step)) + k * step
+            place = floordiv(offset - tap * dilation, lit(stride))
+            if common > 1:
+                inside = te.all_of(inside, te.index(mod(offset, lit(common))).equals(0))
+            if size % step != 0:
+                inside = te.all_of(inside, te.index(tap) < te.index(size))
             inside = te.all_of(inside, te.index(place) >= 0)
             inside = te.all_of(inside, te.index(place) < te.index(x.shape[2 + i]))
             over, places, taps = [*over, k], [*places, place], [*taps, tap]
@@ -173,6 +176,8 @@ def _samples() -> list[Sample]:
         ((2, 3, 6), 4, (4,), ConvTransposeAttrs((2,), (1, 1))),
         ((1, 2, 3, 3, 2), 2, (2, 2, 3), ConvTransposeAttrs((2, 1, 2))),
         ((1, 2, 5), 2, (2,), ConvTransposeAttrs((3,), (1, 0))),
+        ((1, 2, 4), 2, (5,), ConvTransposeAttrs((4,), (3, 1), (6,))),
+        ((1, 2, 4, 3), 2, (3, 4), ConvTransposeAttrs((5, 2), (), (3, 2))),
         ((1, 2, 2, 4), 2, (3, 5), ConvTransposeAttrs((2, 3), (3, 0, 2, 1))),
         ((0, 3, 4, 5), 2, (3, 3), ConvTransposeAttrs()),
     ):

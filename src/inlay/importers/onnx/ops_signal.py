@@ -180,16 +180,16 @@ def _real_inverse(node: Node, x: Term, axis: int, length: Int) -> Term:
     if size is None or n is None:
         return _real_inverse_at_run_time(x, axis, length)
     used = min(n, size // 2 + 1)
+    y = _rows(x, axis, lit(used))
     if used * size > _WHOLE and (factor := _factor(size)) > 1:
-        rows = _whole_rows(_rows(x, axis, lit(used)), used, size)
-        y = _in_two_steps(rows, factor, size, 1.0, real_input=False)
+        y = _in_two_steps(_whole_rows(y, used, size), factor, size, 1.0, real_input=False)
         y = y.part(y.rank - 1, 0, size) / float(size)
-        return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], size, *x.shape[axis + 1 : -1], 1)
-    waves = _waves(used, size, size, 1.0) / size
-    # All but the first and, of an even length, the middle stand for two: themselves, conjugated.
-    twice = np.array([1.0 if k == 0 or 2 * k == size else 2.0 for k in range(used)])[:, None]
-    table = np.concatenate([waves.real * twice, -waves.imag * twice], 0)
-    y = _rows(x, axis, lit(used)).op("matmul", constant(node, table, x.dtype))
+    else:
+        waves = _waves(used, size, size, 1.0) / size
+        # All but the first and, of an even length, the middle stand for two: themselves, conjugated.
+        twice = np.array([1.0 if k == 0 or 2 * k == size else 2.0 for k in range(used)])[:, None]
+        table = np.concatenate([waves.real * twice, -waves.imag * twice], 0)
+        y = y.op("matmul", constant(node, table, x.dtype))
     return y.move(y.rank - 1, axis).reshape(*x.shape[:axis], size, *x.shape[axis + 1 : -1], 1)
 
 

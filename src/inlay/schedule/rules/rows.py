@@ -233,6 +233,11 @@ def is_along_rows(s: Schedule, name: str, target: Target) -> bool:
     return _classified(s, name, target).form is _Form.LANES
 
 
+def makes_terms(s: Schedule, first: str, second: str, target: Target) -> bool:
+    """Whether a block makes what the next one reduces along rows, element by element."""
+    return _makes_terms(s, _classified(s, first, target), _classified(s, second, target))
+
+
 def _short(columns: int | None, size: int, block: Block) -> int:
     """Return the lanes of a vector that columns fill by more than half, where they are few; 0 for none.
 

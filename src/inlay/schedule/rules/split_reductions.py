@@ -18,7 +18,7 @@ from itertools import pairwise
 from math import prod
 
 from inlay.loop.reduction import match_update
-from inlay.loop.walk import loads_of, stores_of
+from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.distribute import distribute
@@ -28,7 +28,7 @@ from inlay.schedule.primitives.split import split
 from inlay.schedule.rules.injective import vectorize_points
 from inlay.schedule.rules.loops import divisors, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import SHARED, parallelize
-from inlay.schedule.rules.rows import in_outputs, is_along_rows, row_nests
+from inlay.schedule.rules.rows import in_outputs, is_along_rows, makes_terms, row_nests
 from inlay.schedule.state import Schedule, illegal
 
 PART = 8192
@@ -50,7 +50,7 @@ def split_reductions(s: Schedule, target: Target) -> None:
     if not steps:
         needed = f"needed a reduction of fewer than {SHARED} rows, {FEWEST_PARTS * PART} terms or more each"
         raise illegal("class", f"found none of few long rows, {needed}")
-    makers = {b: a for a, b in pairwise(names) if b in steps and _makes_terms(s, a, b)}
+    makers = {b: a for a, b in pairwise(names) if b in steps and makes_terms(s, a, b, target)}
     for name in names:
         if name in steps:
             _reduce_parts(s, name, makers.get(name), steps[name], target)
@@ -80,15 +80,6 @@ def _extents(s: Schedule, loops: list[str]) -> list[int] | None:
     found = [s.loop(x).extent.value for x in loops]
     known = [n for n in found if n is not None]
     return known if len(known) == len(found) else None
-
-
-def _makes_terms(s: Schedule, first: str, second: str) -> bool:
-    """Whether a nest makes what the next one reduces, element by element."""
-    a, b = s.block(first), s.block(second)
-    made = next(stores_of(a.body)).buffer
-    loops = [*spatial_loops(s, second), *reduce_loops(s, second)]
-    same = [s.loop(x).extent for x in s.loops_of(first)] == [s.loop(x).extent for x in loops]
-    return a.init is None and same and any(x.buffer is made for x in loads_of(b.body))
 
 
 def _reduce_parts(s: Schedule, name: str, maker: str | None, step: int, target: Target) -> None:

@@ -68,7 +68,7 @@ def tile_of(block: Block, loops: tuple[For, For], lanes: int) -> int:
         return 0
     most = min(PIECE // max(x.buffer.dtype.itemsize for x in far), lanes)
     columns = most if outside.extent.value is None else _power_within(min(most, outside.extent.value))
-    rows = loop.extent.value
+    rows = loop.extent.value  # one tile and a part of one go as fast without
     is_enough = rows is None or rows >= 2 * lanes or rows == lanes
     return columns if columns > 1 and is_enough else 0
 
