@@ -128,10 +128,10 @@ def test_a_client_that_goes_leaves_no_kernel_behind(suite, image):
     with served(suite, "native", offers()) as server:
         with OpenDevice("remote", f"{server.words} timeout=300") as device:
             start(device, image, "slow", N, FOR_EVER)
+            assert processes_of(server)
             server.process.send_signal(signal.SIGSTOP)
             time.sleep(0.6)
         server.process.send_signal(signal.SIGCONT)
-        assert processes_of(server)
         wait_until(lambda: len(descendants(server.process.pid)) == 1)
 
 

@@ -5,11 +5,13 @@ Sums of floats may differ in their order, so floats are compared within a tolera
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 
 import numpy as np
 import onnx
@@ -88,12 +90,23 @@ class Peer:
     def __call__(self, data: bytes, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray] | str:
         """Return the outputs of a model, or why there are none: `invalid`, `stopped`, `crashed`."""
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            self._pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
         try:
             return self._pool.submit(_peer, data, dict(inputs)).result()
         except BrokenProcessPool:
             self._pool = None
             return "crashed"
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that made it ends, in whatever way: the pool sees to good ends only."""
+
+    def watch() -> None:
+        if parent := parent_process():
+            parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _peer(data: bytes, inputs: dict[str, np.ndarray]) -> list[np.ndarray] | str:

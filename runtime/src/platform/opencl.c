@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------- opening */
@@ -115,24 +116,57 @@ static inlay_status_t find_device(inlay_device_t *device, const options_t *optio
     return INLAY_ABSENT;
 }
 
-static inlay_status_t divide(inlay_device_t *device, unsigned units, char *message, size_t bytes)
+/* The sub-devices of a device are made once in a process and never released. A queue is not said to
+ * keep its device, and a thread of the library may look at the device of an event after it has told
+ * the event's end (POCL 3.1 does): nothing says when that is over. */
+typedef struct division {
+    struct division *next;
+    cl_device whole, units[MOST_UNITS];
+    unsigned n_units;
+} division_t;
+
+static pthread_mutex_t divisions_lock = PTHREAD_MUTEX_INITIALIZER;
+static division_t *divisions;
+
+/* Divide a device equally, into `units` parts; NULL where it can't. Under the lock. */
+static const division_t *make_division(const cl_api *cl, cl_device whole, unsigned units,
+                                       uint32_t compute_units)
 {
     intptr_t how[3] = {CL_DEVICE_PARTITION_EQUALLY, 0, 0};
-    uint32_t all = 0, made = 0;
-    cl_status status;
+    uint32_t n = 0;
+    division_t *made;
+    how[1] = (intptr_t)(compute_units / units);
+    if (!how[1] || cl->CreateSubDevices(whole, how, 0, NULL, &n) != CL_SUCCESS) return NULL;
+    if (n < units || n > MOST_UNITS || !(made = calloc(1, sizeof *made))) return NULL;
+    if (cl->CreateSubDevices(whole, how, n, made->units, NULL) != CL_SUCCESS) {
+        free(made);
+        return NULL;
+    }
+    made->whole = whole;
+    made->n_units = units;
+    made->next = divisions;
+    return divisions = made;
+}
+
+static inlay_status_t divide(inlay_device_t *device, unsigned units, char *message, size_t bytes)
+{
+    const division_t *found;
+    uint32_t all = 0;
     device->facts.units = units;
     if (units == 1) {
         device->units[0] = device->whole;
         return INLAY_OK;
     }
     device->cl.GetDeviceInfo(device->whole, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof all, &all, NULL);
-    how[1] = (intptr_t)(all / units);
-    status = how[1] ? device->cl.CreateSubDevices(device->whole, how, 0, NULL, &made) : -1;
-    if (status == CL_SUCCESS && made >= units && made <= MOST_UNITS)
-        status = device->cl.CreateSubDevices(device->whole, how, made, device->units, &made);
-    else
-        made = 0;
-    if (made >= units && status == CL_SUCCESS) return INLAY_OK;
+    pthread_mutex_lock(&divisions_lock);
+    found = divisions;
+    while (found && (found->whole != device->whole || found->n_units != units)) found = found->next;
+    if (!found) found = make_division(&device->cl, device->whole, units, all);
+    pthread_mutex_unlock(&divisions_lock);
+    if (found) {
+        memcpy(device->units, found->units, units * sizeof *device->units);
+        return INLAY_OK;
+    }
     if (bytes)
         snprintf(message, bytes,
                  "the OpenCL device, of %u compute units, does not let itself be divided into %u",
@@ -178,9 +212,6 @@ static void dismantle(inlay_device_t *device)
     for (i = 0; i < MOST_UNITS * QUEUES; i++)
         if (device->lanes[i].queue) device->cl.ReleaseCommandQueue(device->lanes[i].queue);
     if (device->context) device->cl.ReleaseContext(device->context);
-    for (i = 0; i < MOST_UNITS; i++)
-        if (device->units[i] && device->units[i] != device->whole)
-            device->cl.ReleaseDevice(device->units[i]);
     /* The library stays loaded: its threads may be about to return into it. */
     pthread_cond_destroy(&device->landed);
     pthread_mutex_destroy(&device->lock);

@@ -69,7 +69,6 @@ typedef void(INLAY_CL_CALL *cl_event_callback)(cl_event event, cl_status status,
     X(GetDeviceInfo, cl_status, (cl_device, uint32_t, size_t, void *, size_t *))                   \
     X(CreateSubDevices, cl_status,                                                                 \
       (cl_device, const intptr_t *, uint32_t, cl_device *, uint32_t *))                            \
-    X(ReleaseDevice, cl_status, (cl_device))                                                       \
     X(CreateContext, cl_context,                                                                   \
       (const intptr_t *, uint32_t, const cl_device *,                                              \
        void(INLAY_CL_CALL *)(const char *, const void *, size_t, void *), void *, cl_status *))    \
