@@ -212,7 +212,17 @@ def _executable(found: str) -> InlayError:
 
 
 def _parsed(text: str, operators: OperatorTable, name: str) -> Module:
-    module = infer_types(with_prelude(parse_module(text, operators, name=name, known=prelude())))
+    parsed = parse_module(text, operators, name=name, known=prelude())
+    if parsed.entry not in parsed.functions:
+        own = ", ".join(parsed.functions)
+        raise error(
+            "name.unknown",
+            f"found no function named '{parsed.entry}' in {name}, with which it begins",
+            hint=f"say which of its functions is it: `entry NAME;` ({own})"
+            if own
+            else "write `fn main() ...`",
+        )
+    module = infer_types(with_prelude(parsed))
     findings = Collector()
     check_states(module, findings)
     findings.raise_if_fatal()

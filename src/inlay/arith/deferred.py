@@ -48,6 +48,10 @@ class DeferredArray:
         self.nbytes = self.size * dtype.itemsize
         self._made: weakref.ref[np.ndarray] | None = None
 
+    def fills_with(self, fill: Fill) -> bool:
+        """Whether a function is what makes its elements of those of its source."""
+        return self._fill is fill
+
     def write(self, out: np.ndarray) -> None:
         """Compute the elements into a dense array of this shape and element type."""
         self._fill(elements(self.source), out)
@@ -90,7 +94,23 @@ def transposed(array: AnyArray, perm: tuple[int, ...]) -> AnyArray:
 
     if array.nbytes <= LEAST or array.dtype == object:
         return np.ascontiguousarray(view(elements(array)))
+    if (narrow := narrow_of(array)) is not None:
+        return widened(transposed(narrow, perm))
     return DeferredArray(tuple([array.shape[p] for p in perm]), array.dtype, array, fill, view)
+
+
+def widened(array: AnyArray) -> AnyArray:
+    """Return floats of 16 bits as f32; where that is deferred, `narrow_of` gives them back."""
+    return deferred(array.shape, np.dtype(np.float32), array, _widen)
+
+
+def _widen(source: np.ndarray, out: np.ndarray) -> None:
+    np.copyto(out, source)
+
+
+def narrow_of(array: AnyArray) -> AnyArray | None:
+    """Return the floats of 16 bits that a deferred array has in f32; None for any other array."""
+    return array.source if isinstance(array, DeferredArray) and array.fills_with(_widen) else None
 
 
 def elements(array: AnyArray) -> np.ndarray:

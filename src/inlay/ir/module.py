@@ -80,7 +80,8 @@ class Module:
         kernels: by name; functions and kernels share one name space.
         entries: for functions a user calls (`main` unless said otherwise), the names of inputs and
             outputs. An entry returns one value, or a tuple when it has several outputs.
-        entry: the name of the function to run.
+        entry: the name of the function to run. Text may say (`entry NAME;`); otherwise it is `main`, or the
+            first of the entries where there is no such function.
         sources: the files that it was read from, which nothing that is made of it may replace.
         metadata: what its file says of itself.
     """

@@ -127,7 +127,8 @@ class ModuleParser(ExprParser):
                 self._unknown("function", name, span, self.globals)
         self.raise_findings()
         adts = {n: a for n, a in self.adts.items() if n not in self._adopted}
-        return Module(functions, adts, self.kernels, entries, entry[0])
+        begin = next(iter(entries), entry[0]) if entry[0] not in functions else entry[0]
+        return Module(functions, adts, self.kernels, entries, begin)
 
     def _scan_declarations(self) -> None:
         """Read data types first, and the resources: both may stand anywhere."""

@@ -61,6 +61,7 @@ from inlay.transforms.pack_regions import RegionOptions
 from inlay.transforms.round_operands import PrecisionOptions
 from inlay.transforms.split_batch import SplitBatchOptions
 from inlay.transforms.unroll_loops import UnrollOptions
+from inlay.transforms.widen_products import WidenOptions
 from inlay.tune.chosen import NOT_TUNED, Tuned, read_tuned
 from inlay.tune.trial import Place
 
@@ -123,8 +124,7 @@ def setting_of(
             UnrollOptions: _unrolling(board),
             SplitBatchOptions: _splitting(board, options, counts),
             LayoutOptions: LayoutOptions(_canonical(board)),
-            PrecisionOptions: _precision(board, options),
-            PackOptions: _packing(board, targets, options, counts, tuned),
+            **_products(board, targets, options, counts, tuned),
             PlanOptions: PlanOptions(
                 board.name,
                 crowded(board, counts),
@@ -168,20 +168,20 @@ def _tuned(file: str, board: Board, targets: Callable[[str], Target], threads: M
     return read_tuned(file, place_of(board, targets, threads.get(board.host.name, 1)))
 
 
-def _packing(
+def _products(
     board: Board,
     targets: Callable[[str], Target],
     options: PlaceOptions,
     threads: Mapping[str, int],
     tuned: Tuned,
-) -> PackOptions:
-    """Return what constants are packed for, and how forms of operations are weighed."""
+) -> dict[type, object]:
+    """Return in which formats products add up, what constants are packed for, and how forms are weighed."""
 
     def choice(device: str, key: str) -> Choice:
         return tuned.of_product(key) if _is_host(board, device) else NO_CHOICE
 
     time = partial(_products_ns, board, options.calibration, threads)
-    return PackOptions(
+    packing = PackOptions(
         _packed(board, targets),
         time=time,
         bf16=options.precision == "bf16",
@@ -189,6 +189,8 @@ def _packing(
         shared=batches.LEAST_SHARED if options.batch else None,
         accuracy=_accuracy(options),
     )
+    widening = WidenOptions(packing.targets)
+    return {PrecisionOptions: _precision(board, options), WidenOptions: widening, PackOptions: packing}
 
 
 def _precision(board: Board, options: PlaceOptions) -> PrecisionOptions:

@@ -60,6 +60,7 @@ from inlay.transforms import (
     unify_dims,
     unroll_loops,
     update_state,
+    widen_products,
 )
 
 TENSOR = (
@@ -99,6 +100,7 @@ TENSOR = (
     fold_constants.PASS,
     share_constants.PASS,
     prepare_rounding.PASS,
+    widen_products.PASS,
     round_operands.PASS,
     pack_weights.PASS,
     eliminate_common.PASS,

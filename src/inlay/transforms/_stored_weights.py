@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.deferred import DeferredArray, elements
+from inlay.arith.deferred import DeferredArray, elements, narrow_of
 from inlay.arith.dtype import BF16, F16, F32, DType
 from inlay.base.span import Span
 from inlay.ir import make
@@ -72,11 +72,15 @@ def stored_format(
         return None
     if held.dtype != np.float32 or held.nbytes < FEWEST_BYTES:
         return None
-    w = elements(held)
-    found = [d for d in (F16, BF16) if _holds(d, w.flat[:_FIRST]) and _holds(d, w)]
+    narrow = narrow_of(held)
+    if narrow is not None:
+        found = [d for d in (F16, BF16) if d.numpy == narrow.dtype]
+    else:
+        w = elements(held)
+        found = [d for d in (F16, BF16) if _holds(d, w.flat[:_FIRST]) and _holds(d, w)]
     taken = next((d for d in found if d is BF16 or target.has_half), None)
     if found and told is not None:
-        told(StoredWeights(operator, span, taken or found[0], 2 * w.size, taken is not None))
+        told(StoredWeights(operator, span, taken or found[0], 2 * held.size, taken is not None))
     return taken
 
 

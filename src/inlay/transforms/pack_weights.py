@@ -39,7 +39,7 @@ import numpy as np
 from inlay.analysis.blocks import nested, spine
 from inlay.analysis.choices import Asked, Choice
 from inlay.analysis.register_tiles import panel_width
-from inlay.arith.deferred import AnyArray, DeferredArray
+from inlay.arith.deferred import AnyArray, DeferredArray, narrow_of
 from inlay.arith.dtype import BF16
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef
@@ -180,17 +180,21 @@ def _several_matrices(value: Call) -> int | None:
 
 def _packed(product: Product, packing: Packing, operators: OperatorTable) -> AnyArray:
     """Return the weights of a product as they are laid out."""
+    source = product.packed_from()
+    if packing.dtype is not None:
+        narrow = narrow_of(source)
+        source = source if narrow is None or narrow.dtype != packing.dtype.numpy else narrow
 
     def prepared(array: Array) -> Array:
         if packing.dtype is not None:
-            array = array.astype(packing.dtype.numpy)
+            array = array.astype(packing.dtype.numpy, copy=False)
         if packing.forms is not LINES:
             return array
         *kernel, width, inputs, channels = array.shape
         return array.reshape(*kernel, width * inputs, channels)
 
     pack = operators.definition(packing.forms[0])
-    return packed(pack, packing.how, packing.how.panel, product.packed_from(), prepared)
+    return packed(pack, packing.how, packing.how.panel, source, prepared)
 
 
 def _told(

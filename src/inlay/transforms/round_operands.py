@@ -14,7 +14,7 @@ it can.
 the order of sums and by numbers below 2^-126 alone, which an instruction may take for 0. It is what such an
 instruction is faster for: products of matrices and convolutions with weights that all rows share, but for
 those of which Winograd's form multiplies even less. Other products stay as they are, each with its reason
-(`Reason`). Products of tensors of bf16 are the same, without rounding of operands.
+(`Reason`). Products of tensors of bf16 are products of this kind already (`widen-products`).
 
 It is done behind layouts and within what runs on the host: a device keeps its own arithmetic.
 """
@@ -127,7 +127,7 @@ def run(module: Module, context: PassContext) -> Module:
 
     def narrow(block: BlockWriter, e: Expr) -> Expr:
         """Return an operand in bf16: rounded in front of the product, once in a block."""
-        made = _source(block, e)
+        made = widened_from(block, e, BF16)
         if made is not None:
             return made
         if isinstance(e, Const) and isinstance(e.held, np.ndarray | DeferredArray):
@@ -156,20 +156,12 @@ def run(module: Module, context: PassContext) -> Module:
             return None
         assert isinstance(product.callee, OpRef), "products are calls of their operator"
         assert isinstance(product.type, TensorType), "products have one result"
-        if _dtype(product.args[0]) is F32 and all(_source(block, a) is not None for a in product.args):
+        if all(widened_from(block, a, BF16) is not None for a in product.args):
             return None  # as it is already
         wide = [block.call(cast, (narrow(block, a),), CastAttrs(F32)) for a in product.args]
-        made = block.make(product.callee.op, wide, product.callee.attrs)
-        if product.type.dtype is F32:
-            return made
-        return block.make(cast, (block.bind(made, product.callee.op.name),), CastAttrs(BF16))
+        return block.make(product.callee.op, wide, product.callee.attrs)
 
     return rewrite_module(module, step)
-
-
-def _source(block: BlockWriter, e: Expr) -> Expr | None:
-    """Return the bf16 that an operand is made of; None where it may be any f32."""
-    return e if _dtype(e) is BF16 else widened_from(block, e, BF16)
 
 
 def widened_from(block: BlockWriter, e: Expr, dtype: DType) -> Expr | None:
@@ -188,7 +180,7 @@ def _product(value: Expr) -> Call | None:
     """Return a product of floats that is computed in f32."""
     if not isinstance(value, Call) or not isinstance(value.callee, OpRef):
         return None
-    return value if value.callee.op.name in _PRODUCTS and _dtype(value) in (F32, BF16) else None
+    return value if value.callee.op.name in _PRODUCTS and _dtype(value) is F32 else None
 
 
 def _reason(product: Call, options: PrecisionOptions) -> Reason | None:
@@ -227,7 +219,7 @@ def _is_transformed(product: Call, w: TensorType) -> bool:
     assert isinstance(product.callee, OpRef), "products are calls of their operator"
     assert isinstance(product.type, TensorType), "products have one result"
     attrs = product.callee.attrs
-    if not isinstance(attrs, ConvAttrs) or product.type.dtype is not F32 or len(w.shape) != 4:
+    if not isinstance(attrs, ConvAttrs) or len(w.shape) != 4:
         return False
     images, rows, columns, oc = (d.value for d in product.type.shape)
     high, wide, c, _ = (d.value for d in w.shape)

@@ -1,4 +1,4 @@
-// RUN: inlay opt %s --passes infer-types,to-anf,round-operands --precision bf16 | filecheck %s
+// RUN: inlay opt %s --passes infer-types,to-anf,widen-products,round-operands --precision bf16 | filecheck %s
 
 // Constants are rounded here, what is computed once for all that read it; sums and results stay f32.
 

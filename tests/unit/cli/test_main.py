@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -133,6 +134,22 @@ def test_the_users_faults_are_words_and_code_1(words, code, id, capsys):
     assert "Traceback" not in captured.err
     assert main([*words, "--json"]) == code
     assert json.loads(capsys.readouterr().out)["errors"][0]["id"] == id
+
+
+@pytest.mark.parametrize("words", ["run", "explain", "compile -o out.inlay", "opt --passes infer-types"])
+@pytest.mark.parametrize("text", ["", "fn other(x: Tensor[4, f32]) { relu(x) }"])
+def test_a_program_without_a_function_to_begin_with(words, text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("p.inl").write_text(text)
+    command, *options = words.split()
+    assert main([command, "p.inl", *options]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error[name.unknown]: found no function named 'main' in p.inl")
+    assert ("entry NAME" in said) == bool(text)
+    Path("p.inl").write_text(
+        f'{text} entry other("x") -> ("y");' if text else "fn main(x: Tensor[4, f32]) { x }"
+    )
+    assert main([command, "p.inl", *options]) == 0
 
 
 @pytest.mark.parametrize(
