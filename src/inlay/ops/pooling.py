@@ -105,14 +105,17 @@ def _reduced(a: Attrs, source: te.Tensor, shape: Sequence[Int], over: Over, name
 def _combined(
     source: te.Tensor, first: int, windows: Windows, shape: Sequence[Int], over: Over, name: str
 ) -> te.Tensor:
-    """Combine windows along the axes from `first` on; where there is none, elements stay as they are."""
-    wide = widened(source.dtype)
+    """Combine windows along the axes from `first` on; where there is none, elements stay as they are.
+
+    Sums are in the widened format, and so are maxima of floats: they are kept in registers of that.
+    """
+    wide = widened(source.dtype) if over is te.sum_over or source.dtype.is_float else source.dtype
 
     def body(*i: Int) -> te.ScalarValue:
         k = windows.axes()
         at = windows.at(i[first : first + windows.count], k)
         value = source[(*i[:first], *at, *i[first + windows.count :])]
-        term = value.cast(wide) if over is te.sum_over else value
+        term = value.cast(wide)
         return over(k, term) if k else term
 
     return te.compute(shape, body, name=name, tag="pool")
@@ -150,7 +153,10 @@ def _max_reference(a: MaxPoolAttrs, x: Array) -> Array:
 
 def _max_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: TensorType) -> te.Tensor:
     (x,) = operands
-    return _reduced(a, _filled(x, a, result), result.shape, te.max_over, "max_pool")
+    best = _reduced(a, _filled(x, a, result), result.shape, te.max_over, "max_pool")
+    if best.dtype is x.dtype:
+        return best
+    return te.compute(result.shape, lambda *i: best[i].cast(x.dtype), name="rounded")
 
 
 def _filled(x: te.Tensor, a: Attrs, result: TensorType) -> te.Tensor:
@@ -185,7 +191,7 @@ def _index_compute(a: MaxPoolAttrs, operands: Sequence[te.Tensor], result: Tenso
     def body(*i: Int) -> te.ScalarValue:
         k = windows.axes()
         padded_at = windows.at(i[first : first + windows.count], k)
-        value = source[(*i[:first], *padded_at, *i[first + windows.count :])]
+        value = source[(*i[:first], *padded_at, *i[first + windows.count :])].cast(best.dtype)
         at, flat = list(i), lit(0)
         hit: te.ScalarValue = value.equals(best[i])
         if x.dtype.is_float:

@@ -378,7 +378,9 @@ def _float_packing(product: Product, target: Target, forms: Forms, rows: int | N
     winograd = _winograd_floats(product, target, forms, asked)
     if winograd is not None:
         return winograd
-    panel = _panel(asked, panel_widths(target, columns, terms, rows, in_blocks=product.conv is None))
+    size = max(F32.itemsize, product.held.dtype.itemsize)
+    blocks = product.conv is None
+    panel = _panel(asked, panel_widths(target, columns, terms, rows, size, sum_bytes=size, in_blocks=blocks))
     plain = PackedAttrs(panel, columns)
     attrs = plain if product.conv is None else PackedConvAttrs(panel, columns, **window)
     dtype = stored_format(product.name, product.weights, product.call.span, target, forms.options.stored)

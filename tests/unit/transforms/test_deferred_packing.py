@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from inlay.analysis.blocks import values
 from inlay.arith.deferred import DeferredArray, transposed
-from inlay.arith.dtype import BF16, I8
+from inlay.arith.dtype import BF16, F32, F64, I8, DType
+from inlay.ir import make
+from inlay.ir.expr import Call, OpRef
 from inlay.ops.bf16_products import PackBf16Attrs
 from inlay.ops.integer_products import PackIntegerAttrs
 from inlay.ops.matmul import PackAttrs
@@ -14,7 +17,7 @@ from inlay.ops.winograd import WinogradPackAttrs
 from inlay.ops.winograd_floats import WinogradFloatPackAttrs
 from inlay.transforms import _deferred_packing
 from inlay.transforms._deferred_packing import packed
-from tests.unit.transforms.programs import OPS
+from tests.unit.transforms.programs import OPS, Program, run
 
 F, B, Q = np.dtype(np.float32), BF16.numpy, np.dtype(np.int8)
 CASES = [
@@ -74,3 +77,21 @@ def test_weights_whose_axes_are_in_another_order_are_packed_from_where_they_are(
     assert isinstance(found, DeferredArray)
     want = definition.evaluate(PackAttrs(16), np.ascontiguousarray(w.transpose(2, 3, 1, 0)))
     assert found.array().tobytes() == want.tobytes()
+
+
+def test_a_panel_of_f64_has_half_the_columns_of_one_of_f32() -> None:
+    """Tiles have as many registers of sums, whatever a register holds."""
+
+    def width(dtype: DType) -> int:
+        p = Program()
+        w = make.const(np.ones((512, 256), dtype.numpy))
+        product = p.op("matmul", p.input("x", 256, 512, dtype=dtype), w)
+        module = run("infer-types,to-anf,pack-weights", p.module(product))
+        [attrs] = [
+            v.callee.attrs
+            for v in values(module.functions["main"].body)
+            if isinstance(v, Call) and isinstance(v.callee, OpRef) and v.callee.op.name == "matmul_packed"
+        ]
+        return attrs.panel
+
+    assert width(F32) == 2 * width(F64)
