@@ -56,6 +56,40 @@ done:
 }
 """
 
+# The same of vectors. Where a quotient is below 2^52 it is rounded up to the next whole number at most, and
+# what is left of x has no more bits than y: one multiply-add gives it exactly, and y is added where that was
+# one too many.
+_FMOD_LANES = """\
+define internal {v} @inlay.fmod.{n}({v} %x, {v} %y) noinline nounwind "no-builtins" {{
+entry:
+  %ax = call {v} @llvm.fabs.v{n}f64({v} %x)
+  %ay = call {v} @llvm.fabs.v{n}f64({v} %y)
+  %quotient = fdiv {v} %ax, %ay
+  %small = fcmp olt {v} %quotient, {limit}
+  %finite = fcmp olt {v} %ay, {infinity}
+  %plain = and <{n} x i1> %small, %finite
+  %all = call i1 @llvm.vector.reduce.and.v{n}i1(<{n} x i1> %plain)
+  br i1 %all, label %fast, label %slow
+fast:
+  %whole = call {v} @llvm.trunc.v{n}f64({v} %quotient)
+  %less = fneg {v} %whole
+  %left = call {v} @llvm.fma.v{n}f64({v} %less, {v} %ay, {v} %ax)
+  %under = fcmp olt {v} %left, zeroinitializer
+  %next = fadd {v} %left, %ay
+  %rest = select <{n} x i1> %under, {v} %next, {v} %left
+  %result = call {v} @llvm.copysign.v{n}f64({v} %rest, {v} %x)
+  ret {v} %result
+slow:
+{lanes}
+  ret {v} %r{n}
+}}
+"""
+_FMOD_LANE = """\
+  %x{i} = extractelement {v} %x, i32 {i}
+  %y{i} = extractelement {v} %y, i32 {i}
+  %m{i} = call double @inlay.fmod(double %x{i}, double %y{i})
+  %r{j} = insertelement {v} {before}, double %m{i}, i32 {i}"""
+
 # The first 1216 bits of 2/pi after the point, behind a word of zeros for small exponents.
 _TWO_OVER_PI = (
     0x0000000000000000,
@@ -183,9 +217,27 @@ end:
 }
 """
 
-_HELPERS = {"fmod": _FMOD, "ipow": _IPOW, "reduce": _REDUCE}
+
+def _fmod_lanes(n: int) -> str:
+    """Return the definition of the remainder of n lanes, which calls that of one."""
+    v = f"<{n} x double>"
+
+    def all_of(number: str) -> str:
+        return f"<{', '.join([f'double {number}'] * n)}>"
+
+    lanes = "\n".join(
+        _FMOD_LANE.format(v=v, i=i, j=i + 1, before=f"%r{i}" if i else "poison") for i in range(n)
+    )
+    limit, infinity = all_of("0x4330000000000000"), all_of("0x7FF0000000000000")
+    return _FMOD_LANES.format(n=n, v=v, limit=limit, infinity=infinity, lanes=lanes)
+
+
+FMOD_LANES = 8
+"""Most lanes of one call of the remainder."""
+HELPERS = {"fmod": _FMOD, "ipow": _IPOW, "reduce": _REDUCE}
+HELPERS |= {f"fmod.{n}": _fmod_lanes(n) for n in (2, 4, FMOD_LANES)}
 
 
 def helper_text(names: Iterable[str]) -> str:
     """Return the definitions of helpers, sorted by name."""
-    return "".join(_HELPERS[name] for name in sorted(names))
+    return "".join(HELPERS[name] for name in sorted(names))

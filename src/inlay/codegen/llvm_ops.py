@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from inlay.arith.dtype import BOOL, F32, F64, I16, I32, I64, U16, U32, DType, Kind
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
+from inlay.codegen.llvm_helpers import FMOD_LANES, HELPERS
 from inlay.codegen.llvm_types import Value, literal, memory_element, register_element, suffix, vector
 from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
 from inlay.machine.dot_products import instructions
@@ -174,12 +175,12 @@ class Operations:
         # `a < b ? a : b` is b when either is NaN, and one instruction on x86: so the operand that
         # can be NaN goes second, and only two such operands need a second look at the first. That is the
         # right one: in a reduction, what is new, whose test waits for no earlier step.
-        if not _is_number(a.text):
+        if not a.is_number:
             a, b = b, a
         order = "olt" if op is BinaryOp.MIN else "ogt"
         test = self.pure(f"fcmp {order} {a.typed}, {b.text}", BOOL, lanes, a, b)
         best = self.select(test, a, b)
-        if _is_number(a.text):
+        if a.is_number:
             return best
         is_nan = self.pure(f"fcmp uno {a.typed}, {a.text}", BOOL, lanes, a)
         return self.select(is_nan, a, best)
@@ -245,7 +246,7 @@ class Operations:
     def _shift(self, op: BinaryOp, a: Value, b: Value) -> Value:
         dtype, lanes, bits = a.dtype, a.lanes, a.dtype.bits
         limit = literal(bits - 1, dtype, lanes)
-        amount = b if _is_literal(b.text) else self._unsigned_min(b, limit)
+        amount = b if b.is_literal else self._unsigned_min(b, limit)
         if op is BinaryOp.SHR and dtype.is_signed:
             return self.pure(f"ashr {a.typed}, {amount.text}", dtype, lanes, a, amount)
         code = "shl" if op is BinaryOp.SHL else "lshr"
@@ -260,13 +261,18 @@ class Operations:
 
     def _int_division(self, op: BinaryOp, a: Value, b: Value, guard: Value | None) -> Value:
         dtype, lanes = a.dtype, a.lanes
-        if guard is not None and not _is_literal(b.text):
+        if guard is not None and not b.is_literal:
             b = self.select(guard, b, literal(1, dtype, lanes))
         kind = "s" if dtype.is_signed else "u"
-        may_trap = not _is_literal(b.text)
+        may_trap = not b.is_literal
 
         def divide(code: str) -> Value:
             text = f"{kind}{code} {a.typed}, {b.text}"
+            if may_trap and lanes and dtype.bits <= 32:
+                quotient = self._quotient_by_floats(a, b)
+                if code == "div":
+                    return quotient
+                return self.binary(BinaryOp.SUB, a, self.mul(quotient, b))
             if may_trap:
                 return Value(self.builder.define(text), dtype, lanes)
             return self.pure(text, dtype, lanes, a)
@@ -283,6 +289,18 @@ class Operations:
         if op is BinaryOp.FLOORMOD:
             return self.select(fix, self.add(remainder, b), remainder)
         return self.add(divide("div"), self.select(fix, literal(-1, dtype, lanes), zero))
+
+    def _quotient_by_floats(self, a: Value, b: Value) -> Value:
+        """Return a vector of truncated quotients of integers of at most 32 bits: no processor divides those.
+
+        Both are exact in a float of more than 1.5 times their bits. A quotient that is no integer is at least
+        1 / b from one, and the rounded one is nearer than that to it: it lies on the same side.
+        """
+        wide = F32 if a.dtype.bits <= 16 else F64
+        quotient = self.binary(BinaryOp.DIV, self.cast(a, wide), self.cast(b, wide))
+        code = "fptosi" if a.dtype.is_signed else "fptoui"
+        text = f"{code} {quotient.typed} to <{a.lanes} x i{a.dtype.bits}>"
+        return self.pure(text, a.dtype, a.lanes, quotient)
 
     def _float_division(self, op: BinaryOp, a: Value, b: Value) -> Value:
         """Remainders and floor division of floats, as NumPy defines them."""
@@ -311,18 +329,26 @@ class Operations:
         return self.select(finite, nearest, plain)
 
     def fmod(self, a: Value, b: Value) -> Value:
-        """Return the exact remainder of truncated division, by a helper function per lane."""
+        """Return the exact remainder of truncated division, by helper functions."""
         self.helpers.add("fmod")
-        wide_a, wide_b = self.cast(a, F64), self.cast(b, F64)
-        if not a.lanes:
-            text = f"call double @inlay.fmod({wide_a.typed}, {wide_b.typed})"
-            return self.cast(self.pure(text, F64, 0, wide_a, wide_b), a.dtype)
-        out = Value("poison", F64, a.lanes)
-        for i in range(a.lanes):
-            x, y = self.extract(wide_a, i), self.extract(wide_b, i)
-            text = f"call double @inlay.fmod({x.typed}, {y.typed})"
-            out = self.insert(out, self.pure(text, F64, 0, x, y), i)
-        return self.cast(out, a.dtype)
+        return self.cast(self._fmod(self.cast(a, F64), self.cast(b, F64)), a.dtype)
+
+    def _fmod(self, a: Value, b: Value) -> Value:
+        lanes = a.lanes
+        if not lanes:
+            return self.pure(f"call double @inlay.fmod({a.typed}, {b.typed})", F64, 0, a, b)
+        if lanes > FMOD_LANES and lanes % 2 == 0:
+            half = lanes // 2
+            parts = [self._fmod(self.part(a, at, half), self.part(b, at, half)) for at in (0, half)]
+            return self.joined(*parts)
+        name = f"fmod.{lanes}"
+        if self.has_fma and name in HELPERS:
+            self.helpers.add(name)
+            return self.pure(f"call {a.type} @inlay.{name}({a.typed}, {b.typed})", F64, lanes, a, b)
+        out = Value("poison", F64, lanes)
+        for i in range(lanes):
+            out = self.insert(out, self._fmod(self.extract(a, i), self.extract(b, i)), i)
+        return out
 
     def integer_power(self, a: Value, b: Value) -> Value:
         """Return a to the power b, modulo the width, by a helper function per lane.
@@ -566,18 +592,9 @@ def _compare_numbers(op: BinaryOp, a: Value, b: Value) -> bool | None:
     """Return the outcome for two integers that are known."""
     if a.lanes or b.lanes or not a.dtype.is_integer:
         return None
-    if not (_is_literal(a.text) and _is_literal(b.text)):
+    if not (a.is_literal and b.is_literal):
         return None
     x, y = int(a.text), int(b.text)
     if not a.dtype.is_signed:
         x, y = x % 2**a.dtype.bits, y % 2**a.dtype.bits
     return {BinaryOp.EQ: x == y, BinaryOp.NE: x != y, BinaryOp.LT: x < y, BinaryOp.LE: x <= y}[op]
-
-
-def _is_literal(text: str) -> bool:
-    return not text.startswith("%")
-
-
-def _is_number(text: str) -> bool:
-    """Whether an operand is a float literal other than NaN (`0x7FF8...`)."""
-    return _is_literal(text) and "0x7FF8" not in text and "poison" not in text

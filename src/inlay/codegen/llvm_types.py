@@ -35,6 +35,16 @@ class Value:
         """Type and operand, as in argument lists."""
         return f"{self.type} {self.text}"
 
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is written out, and no result of an instruction."""
+        return not self.text.startswith("%")
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a float literal other than NaN (`0x7FF8...`)."""
+        return self.is_literal and "0x7FF8" not in self.text and "poison" not in self.text
+
 
 def vector(element: str, lanes: int) -> str:
     """Return the type of so many lanes; a scalar for none."""
