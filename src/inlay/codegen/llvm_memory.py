@@ -381,13 +381,19 @@ class Memory:
         """Load elements at known distances with contiguous loads inside the touched range.
 
         Load j covers elements from j*lanes on; the last one is moved back to end with the range. A
-        range that is shorter than a vector is loaded under a mask. Where lanes are off, each load has the
-        mask of the lanes that read it.
+        range that is shorter than a vector is loaded as a shorter one, or under a mask. Where lanes are off,
+        each load has the mask of the lanes that read it.
         """
         emit, lanes = self.builder, self.index.width
         element, size = memory_element(buffer.dtype), buffer.dtype.itemsize
         type, low = vector(element, lanes), min(distances)
         span = max(distances) - low + 1
+        if mask is None and span < lanes and (size < MASKED_BYTES or span & (span - 1) == 0):
+            pointer = self._address(buffer, Split(where.constant + low, where.scalar, 1, {}))
+            short, chosen = vector(element, span), ", ".join(f"i32 {d - low}" for d in distances)
+            loaded = emit.load(f"load {short}, ptr {pointer}, align {size}", version)
+            text = f"shufflevector {short} {loaded}, {short} poison, <{lanes} x i32> <{chosen}>"
+            return emit.pure(text, (loaded,))
         starts = [*range(0, span - lanes, lanes), max(0, span - lanes)]
         result = ""
         for start in starts:

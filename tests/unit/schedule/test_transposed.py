@@ -85,3 +85,26 @@ def test_lines_of_the_result_are_filled_before_the_next_tile(rows: int, extents:
     text = print_function(hold_law(f, schedule(f, TARGET)))
     found = [int(line.split("0..")[1].split()[0]) for line in text.splitlines() if "for " in line]
     assert found == extents
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, U8])
+@pytest.mark.parametrize("columns", [7, 13, 32, 48, dim("n")], ids=str)
+@pytest.mark.parametrize("times", [2, 3, 4, 16])
+def test_elements_that_are_repeated(times: int, columns: Int | int, dtype: DType) -> None:
+    """As enlarging an image does, to the nearest pixel."""
+    x = te.placeholder((3, columns), dtype, "x")
+    shape = (3, to_int(columns) * times)
+    f = from_te("f", [x], [te.compute(shape, lambda i, j: x[i, j // times], name="y")])
+    sizes = [()] if to_int(columns).value is not None else [(1,), (16,), (35,)]
+    for target in (TARGET, NARROW):
+        hold_law(f, schedule(f, target), *sizes)
+
+
+def test_repeated_elements_of_whole_vectors_are_shuffled() -> None:
+    x = te.placeholder((3, 64), F32, "x")
+    f = from_te("f", [x], [te.compute((3, 128), lambda i, j: x[i, j // 2], name="y")])
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    assert "0..8 vector" in text
+    x = te.placeholder((3, 10), F32, "x")  # thirds of vectors differ from vector to vector
+    f = from_te("f", [x], [te.compute((3, 240), lambda i, j: x[i, j // 24], name="y")])
+    assert "vector" not in print_function(hold_law(f, schedule(f, TARGET)))

@@ -32,7 +32,7 @@ from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.split_cases import split_cases
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
-from inlay.schedule.rules.transposed import MOST_APART, step_of, tile_of, transpose_tiles
+from inlay.schedule.rules.transposed import MOST_APART, distances_of, step_of, tile_of, transpose_tiles
 from inlay.schedule.state import Illegal, Schedule, Step, illegal
 
 PARALLEL_WORK = 16384
@@ -217,8 +217,9 @@ def _copy_across(s: Schedule, loop: str, outside: str | None, target: Target) ->
         if extent.value > SHORT:
             unroll(s, loop)
         return loop
-    steps = [step_of(block, x, var) for x in loads_of(block)]
-    if all(step is not None and abs(step) <= MOST_APART for step in steps):
+    lanes = _whole(width(block, target, var), extent.value, block)
+    lanes = lanes if extent.value is None else min(lanes, extent.value)
+    if all(_are_near(block, x, var, lanes) for x in loads_of(block)):
         return vectorize_run(s, loop, target)
     if outside is None or not is_contiguous(block, s.loop(outside).var):
         outer, inner = split(s, loop, _unrolled(block, var, extent.value))
@@ -229,6 +230,15 @@ def _copy_across(s: Schedule, loop: str, outside: str | None, target: Target) ->
     reorder(s, [outer, row])
     unroll(s, inner)
     return outer
+
+
+def _are_near(block: Block, load: Load, loop: Sym, lanes: int) -> bool:
+    """Whether elements of vectors are a few apart, or there several times each: shuffles do those."""
+    step = step_of(block, load, loop)
+    if step is not None or lanes <= SHORT:
+        return step is not None and abs(step) <= MOST_APART
+    found = distances_of(block, load, loop, lanes)
+    return found is not None and max(found) - min(found) < lanes
 
 
 def _unrolled(block: Block, loop: Sym, extent: int | None) -> int:

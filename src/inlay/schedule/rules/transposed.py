@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.expr import Sym, coefficient, substitute
+from inlay.arith.expr import Sym, coefficient, substitute, to_int
 from inlay.loop.buffer import flat_index
 from inlay.loop.scalar import Load, Select
 from inlay.loop.stmt import Block, For
@@ -42,6 +42,19 @@ def step_of(block: Block, load: Load, loop: Sym) -> int | None:
     bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
     step = coefficient(substitute(flat_index(load.buffer, load.indices), bound), loop)
     return None if step is None else step.value
+
+
+def distances_of(block: Block, load: Load, loop: Sym, lanes: int) -> list[int] | None:
+    """Return how far the elements of a vector along a loop are from the first one, lane by lane.
+
+    None where that is not known, or not the same for each vector of so many lanes.
+    """
+    bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
+    flat = substitute(flat_index(load.buffer, load.indices), bound)
+    places = [substitute(flat, {loop: lanes * to_int(loop) + lane}) for lane in range(lanes)]
+    found = [(place - places[0]).value for place in places]
+    numbers = [d for d in found if d is not None]
+    return numbers if len(numbers) == lanes else None
 
 
 def tile_of(block: Block, loops: tuple[For, For], lanes: int) -> int:
