@@ -102,7 +102,8 @@ class _Widening:
                 return self._widened(block, value, dtype, is_exact=False)
         elif self._follows(block, value, definition):
             exact = is_exact(definition.name, value.callee.attrs, dtype)
-            return self._widened(block, value, dtype, is_exact=exact)
+            if exact or isinstance(value.type, TensorType):
+                return self._widened(block, value, dtype, is_exact=exact)
         return None
 
     def _is_here(self, value: Call, dtype: DType) -> bool:
@@ -168,6 +169,8 @@ class _Widening:
         if isinstance(value.type, TupleType):
             block.notes[("parts", block.variable)] = wide
             return value
+        if _dtype(value.type) is not dtype:
+            return wide  # of a comparison, or a place
         if is_exact:
             block.notes[("exact", wide, dtype)] = True
         return block.make(self._cast, (wide,), CastAttrs(dtype))
@@ -194,11 +197,11 @@ def _dtype(type: Type) -> DType | None:
 
 
 def _narrow(value: Call) -> DType | None:
-    """Return the format of 16 bits that results and all floats among the operands have; else None."""
+    """Return the format of 16 bits that all floats of operands and results have; None for no such one."""
     parts = value.type.fields if isinstance(value.type, TupleType) else (value.type,)
-    results = {_dtype(t) for t in parts}
-    floats = {d for d in (_dtype(a.type) for a in value.args) if d is not None and d.is_float}
-    return next((d for d in (F16, BF16) if results == floats == {d}), None)
+    results, operands = [_dtype(t) for t in parts], [_dtype(a.type) for a in value.args]
+    floats = {d for d in (*results, *operands) if d is not None and d.is_float}
+    return next((d for d in (F16, BF16) if floats == {d} and None not in results), None)
 
 
 def is_exact(name: str, attrs: object, dtype: DType) -> bool:

@@ -51,6 +51,7 @@ def test_operators_compute_in_f32_and_round_once(d: OpDef, dtype: DType) -> None
         one = not isinstance(found, tuple)
         for a, b in zip(*(((x,) if one else x) for x in (found, expected)), strict=True):
             if a.dtype != dtype.numpy:
+                np.testing.assert_array_equal(a, b, s.name)
                 continue
             with np.errstate(over="ignore"):
                 rounded = b.astype(dtype.numpy)
@@ -83,13 +84,14 @@ def programs(draw: st.DrawFn) -> str:
     values = ["x", "w"]
     for i in range(draw(st.integers(2, 9))):
         a, b = draw(st.sampled_from(values)), draw(st.sampled_from(values))
-        kind = draw(st.sampled_from(["matmul", "one", "two", "turned", "part", "cast"]))
+        kind = draw(st.sampled_from(["matmul", "one", "two", "turned", "part", "cast", "compared"]))
         value = {
             "matmul": f"matmul({a}, {b})",
             "one": f"maximum({draw(st.sampled_from(ONE))}({a}), {a})",
             "two": f"{draw(st.sampled_from(TWO))}({a}, {b})",
             "turned": f"reshape(transpose{{perm=[1, 0]}}({a}), shape(4, 4))",
             "part": f"concat{{axis=1}}(split{{axis=1}}({a}, shape(1, 3)).1, split{{axis=1}}({b}, shape(1, 3)).0)",
+            "compared": f"select(less({a}, {b}), {a}, {b})",
             "cast": f"cast{{dtype=f16}}(sqrt(abs(cast{{dtype=f32}}({a}))))",
         }[kind]
         lines.append(f"  let v{i} = {value};")
