@@ -234,8 +234,12 @@ def _fmod_lanes(n: int) -> str:
 
 FMOD_LANES = 8
 """Most lanes of one call of the remainder."""
-HELPERS = {"fmod": _FMOD, "ipow": _IPOW, "reduce": _REDUCE}
-HELPERS |= {f"fmod.{n}": _fmod_lanes(n) for n in (2, 4, FMOD_LANES)}
+HELPERS = {
+    "fmod": _FMOD,
+    "ipow": _IPOW,
+    "reduce": _REDUCE,
+    **{f"fmod.{n}": _fmod_lanes(n) for n in (2, 4, FMOD_LANES)},
+}
 
 
 def helper_text(names: Iterable[str]) -> str:

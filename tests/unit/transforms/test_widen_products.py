@@ -103,7 +103,7 @@ def programs(draw: st.DrawFn) -> str:
 
 
 @FORMATS
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 @given(text=programs())
 def test_programs_mean_the_same_to_the_bit(dtype: DType, text: str) -> None:
     before = run("infer-types,to-anf", parse_module(text.replace("f16", str(dtype)), OPS))
