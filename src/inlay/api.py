@@ -29,7 +29,7 @@ from inlay.importers.tflite import graph as tflite
 from inlay.importers.tflite.schema import is_tflite
 from inlay.ir import make
 from inlay.ir.entry_state import check_states
-from inlay.ir.module import Module
+from inlay.ir.module import Module, require_entry
 from inlay.ir.parser import parse_module
 from inlay.ir.prelude import prelude, with_prelude
 from inlay.ir.types import TensorType
@@ -213,15 +213,7 @@ def _executable(found: str) -> InlayError:
 
 def _parsed(text: str, operators: OperatorTable, name: str) -> Module:
     parsed = parse_module(text, operators, name=name, known=prelude())
-    if parsed.entry not in parsed.functions:
-        own = ", ".join(parsed.functions)
-        raise error(
-            "name.unknown",
-            f"found no function named '{parsed.entry}' in {name}, with which it begins",
-            hint=f"say which of its functions is it: `entry NAME;` ({own})"
-            if own
-            else "write `fn main() ...`",
-        )
+    require_entry(parsed)
     module = infer_types(with_prelude(parsed))
     findings = Collector()
     check_states(module, findings)

@@ -95,22 +95,22 @@ def transposed(array: AnyArray, perm: tuple[int, ...]) -> AnyArray:
     if array.nbytes <= LEAST or array.dtype == object:
         return np.ascontiguousarray(view(elements(array)))
     if (narrow := narrow_of(array)) is not None:
-        return widened(transposed(narrow, perm))
+        return as_f32(transposed(narrow, perm))
     return DeferredArray(tuple([array.shape[p] for p in perm]), array.dtype, array, fill, view)
 
 
-def widened(array: AnyArray) -> AnyArray:
+def as_f32(array: AnyArray) -> AnyArray:
     """Return floats of 16 bits as f32; where that is deferred, `narrow_of` gives them back."""
-    return deferred(array.shape, np.dtype(np.float32), array, _widen)
+    return deferred(array.shape, np.dtype(np.float32), array, _fill_f32)
 
 
-def _widen(source: np.ndarray, out: np.ndarray) -> None:
+def _fill_f32(source: np.ndarray, out: np.ndarray) -> None:
     np.copyto(out, source)
 
 
 def narrow_of(array: AnyArray) -> AnyArray | None:
     """Return the floats of 16 bits that a deferred array has in f32; None for any other array."""
-    return array.source if isinstance(array, DeferredArray) and array.fills_with(_widen) else None
+    return array.source if isinstance(array, DeferredArray) and array.fills_with(_fill_f32) else None
 
 
 def elements(array: AnyArray) -> np.ndarray:

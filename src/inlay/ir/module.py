@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from inlay.base.diagnostics import error
 from inlay.base.metadata import NOTHING_SAID, Metadata
 from inlay.ir.expr import Function
 from inlay.ir.kernel import Kernel
@@ -108,3 +109,19 @@ class Module:
         counts = ((len(self.functions), "function"), (len(self.kernels), "kernel"))
         sizes = ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts if n)
         return f"<Module {names}: {sizes or 'empty'}>"
+
+
+def require_entry(module: Module) -> None:
+    """Refuse a module without a function to begin with.
+
+    Raises:
+        CompileError: `name.unknown`.
+    """
+    if module.entry in module.functions or any(name in module.functions for name in module.entries):
+        return
+    own = ", ".join(module.functions)
+    raise error(
+        "name.unknown",
+        f"found no function named '{module.entry}' to begin with",
+        hint=f"name one of its functions: `entry NAME;` ({own})" if own else "write `fn main`",
+    )

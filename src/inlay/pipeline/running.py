@@ -8,9 +8,8 @@ from functools import partial
 
 from inlay.analysis.choices import Choice
 from inlay.base.diagnostics import CompileError
-from inlay.base.registry import unknown_name
 from inlay.codegen.backend_table import unavailable
-from inlay.ir.module import Module
+from inlay.ir.module import Module, require_entry
 from inlay.ir.verify import check
 from inlay.machine.board import Board
 from inlay.machine.memory import Pool, PoolKind
@@ -120,8 +119,7 @@ def run_passes(
         CompileError: `name.unknown` where there is nothing to run.
         CompileError, UnsupportedError: what passes say of the program.
     """
-    if not module.entries and module.entry not in module.functions:
-        raise unknown_name("function", module.entry, module.functions)
+    require_entry(module)
     start = _started(module, setting, until, verify=verify)
     once = partial(_within_budget, start, kernels, dry or kernels, verify=verify, asks=asks)
     board = setting.context.options_for(PlanOptions).machine

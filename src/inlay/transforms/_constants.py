@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from inlay.arith.deferred import LEAST, DeferredArray, deferred, transposed, widened
+from inlay.arith.deferred import LEAST, DeferredArray, as_f32, deferred, transposed
 from inlay.arith.dtype import BF16, F16
 from inlay.arith.expr import Int, product
 from inlay.base.diagnostics import RunError
@@ -102,7 +102,7 @@ def _deferred(value: Call, attrs: PermAttrs | CastAttrs, evaluate: Evaluator) ->
     if isinstance(attrs, PermAttrs):
         found = transposed(held, attrs.perm)
     elif dtype == np.float32 and held.dtype in (F16.numpy, BF16.numpy):
-        found = widened(held)
+        found = as_f32(held)
     else:
         found = deferred(held.shape, dtype, held, convert)
     return make.const(found, span=value.span, place=value.place)

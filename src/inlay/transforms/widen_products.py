@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inlay.arith.deferred import DeferredArray, widened
+from inlay.arith.deferred import DeferredArray, as_f32
 from inlay.arith.dtype import BF16, F16, F32, DType
 from inlay.ir import make
 from inlay.ir.expr import Call, Const, Expr, OpRef, Project, Var
@@ -157,7 +157,7 @@ class _Widening:
             return operand
         if isinstance(operand, Const) and isinstance(operand.held, np.ndarray | DeferredArray):
             if id(operand.held) not in self._constants:
-                self._constants[id(operand.held)] = make.const(widened(operand.held), span=operand.span)
+                self._constants[id(operand.held)] = make.const(as_f32(operand.held), span=operand.span)
             return self._constants[id(operand.held)]
         return self._twin(block, operand) or self._noted(block, operand)
 

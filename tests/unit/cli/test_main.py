@@ -144,7 +144,7 @@ def test_a_program_without_a_function_to_begin_with(words, text, tmp_path, monke
     command, *options = words.split()
     assert main([command, "p.inl", *options]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("error[name.unknown]: found no function named 'main' in p.inl")
+    assert said.startswith("error[name.unknown]: found no function named 'main' to begin with")
     assert ("entry NAME" in said) == bool(text)
     Path("p.inl").write_text(
         f'{text} entry other("x") -> ("y");' if text else "fn main(x: Tensor[4, f32]) { x }"
