@@ -14,7 +14,7 @@ from inlay.machine.target import Target
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
-from inlay.schedule.rules.nests import parallelize, require_no_reduction, vectorize_cases
+from inlay.schedule.rules.nests import is_strided, parallelize, require_no_reduction, vectorize_cases
 from inlay.schedule.state import Illegal, Schedule
 
 FEW_ITERATIONS = 8
@@ -43,10 +43,12 @@ def vectorize_points(s: Schedule, block: str, target: Target) -> str | None:
     loops = s.loops_of(block)
     if not loops:
         return None
+    shuffles = is_strided(s.block(block), s.loop(loops[-1]).var)
     vectorize_cases(s, loops[-1], target)
     outer = list(s.loops_of(block))
     while len(outer) > 3 and _is_short(s, outer[0]):
-        outer[:2] = [fuse(s, outer[0], outer[1])]
+        # Full vectors are to have no condition where elements are shuffled, which takes them apart.
+        outer[:2] = [fuse(s, outer[0], outer[1], keeps=shuffles and len(outer) == 4)]
     return outer[0]
 
 

@@ -170,6 +170,8 @@ def vectorize_run(s: Schedule, loop: str, target: Target) -> str:
         return extent is None or (extent >= step and not _is_ragged(extent, step, block))
 
     count = UNROLLED_VECTORS if cheap else 1
+    if extent is not None and extent % size == 0 and is_strided(block, body.var):
+        count = math.gcd(count, extent // size)  # elements that are shuffled had better have no condition
     while count > 1 and not fits(count):
         count //= 2
     if cheap:

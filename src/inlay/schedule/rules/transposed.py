@@ -120,9 +120,10 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
             transpose_tiles(s, [names[x] for x in around], rest, lanes)
     lines, within = split(s, outside, line)
     part, column = split(s, within, columns)
+    extent = s.loop(loop).extent.value
     rows, lane = split(s, loop, lanes)
     inside = [part, column]
-    if (vectors := _vectors_of_line(s, rows, lanes)) > 1:
+    if extent is not None and extent % lanes == 0 and (vectors := _vectors_of_line(s, rows, lanes)) > 1:
         rows, vector = split(s, rows, vectors)
         inside.insert(1, vector)
     reorder(s, [*middle, rows, *inside])
