@@ -46,6 +46,10 @@ def permuted(shape: tuple[Int | int, ...], order: tuple[int, ...], dtype: DType 
         ((16, 3, 32), (2, 1, 0)),
         ((4, 9, 32), (2, 1, 0)),
         ((5, 3, 7), (2, 1, 0)),
+        ((203, 4), (1, 0)),
+        ((301, 3), (1, 0)),
+        ((301, 2, 5), (2, 1, 0)),
+        ((15, 64), (1, 0)),
         ((4, 2, 16, 8), (3, 2, 1, 0)),
         ((dim("n"), 24), (1, 0)),
     ],
@@ -60,7 +64,15 @@ def test_permutations(shape: tuple[Int | int, ...], order: tuple[int, ...], dtyp
 
 @pytest.mark.parametrize(
     ("shape", "order"),
-    [((64, 8), (1, 0)), ((8, 64), (1, 0)), ((64, 50), (1, 0)), ((16, 3, 32), (2, 1, 0)), ((64, 4), (1, 0))],
+    [
+        ((64, 8), (1, 0)),
+        ((8, 64), (1, 0)),
+        ((64, 50), (1, 0)),
+        ((16, 3, 32), (2, 1, 0)),
+        ((64, 4), (1, 0)),
+        ((204, 4), (1, 0)),
+        ((12, 64), (1, 0)),
+    ],
     ids=str,
 )
 def test_tiles_have_no_conditions(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
@@ -85,6 +97,13 @@ def test_lines_of_the_result_are_filled_before_the_next_tile(rows: int, extents:
     text = print_function(hold_law(f, schedule(f, TARGET)))
     found = [int(line.split("0..")[1].split()[0]) for line in text.splitlines() if "for " in line]
     assert found == extents
+
+
+def test_whole_vectors_across_the_grain_have_no_condition() -> None:
+    """Whatever the last one of a line has, and though lines and vectors are one loop."""
+    f = permuted((301, 3), (1, 0))
+    bodies = print_function(hold_law(f, schedule(f, TARGET))).split("vector {")[1:]
+    assert [" if " in body for body in bodies] == [False, True]
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, U8])

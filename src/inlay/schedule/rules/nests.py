@@ -55,6 +55,8 @@ MOST_UNROLLED = 16
 """Scalars written out where indices are divided."""
 SHORT = 4
 """Extents up to which strided copies are left to LLVM, which interleaves whole vectors."""
+LONG = 8
+"""Vectors from which on elements that are left over behind them are worth a nest of their own."""
 TILE = 16
 """Rows and columns of a tile that is copied across the grain: a cache line of f32 each way."""
 
@@ -124,7 +126,7 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     if not is_strided(block, body.var):
         return vectorize_run(s, loop, target)
     around, lanes = _alone_in(s, loop, block), width(block, target, body.var)
-    if body.extent.value is not None and body.extent.value % lanes:  # or the last ones have a condition
+    if body.extent.value is not None and body.extent.value % lanes and body.extent.value < LONG * lanes:
         lanes = min(lanes, max(SHORT, body.extent.value & -body.extent.value))
     for n, outside in reversed(list(enumerate(around))):
         if columns := tile_of(block, (s.loop(outside), body), lanes):

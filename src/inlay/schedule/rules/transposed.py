@@ -34,6 +34,7 @@ PIECE = 16
 """Bytes of a row that are loaded at once: shuffles stay inside of so many."""
 MOST_APART = 4
 """Elements between lanes, at most, where all vectors that they are in are loaded and shuffled."""
+_FEWEST_LANES = 4
 _LINE = 64
 
 
@@ -98,6 +99,21 @@ def _vectors_of_line(s: Schedule, rows: str, lanes: int) -> int:
     return vectors if vectors > 1 and count is not None and count % vectors == 0 else 1
 
 
+def _peel_rows(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> None:
+    """Make a nest of its own of the rows that are left over behind whole vectors."""
+    *outer, loop = around
+    extent = s.loop(loop).extent.value
+    if extent is None or extent <= lanes or extent % lanes == 0:
+        return
+    reorder(s, [loop, *outer])
+    names = peel(s, loop, extent - extent % lanes)
+    rest = [names[x] for x in around]
+    for nest in (around, rest):
+        reorder(s, nest)
+    if (fewer := _power_within(extent % lanes)) >= _FEWEST_LANES:
+        transpose_tiles(s, rest, columns, fewer)
+
+
 def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> str:
     """Schedule loops as tiles that are transposed; returns the outermost of them.
 
@@ -110,6 +126,7 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
         columns: of a tile.
         lanes: of a vector.
     """
+    _peel_rows(s, around, columns, lanes)
     outside, *middle, loop = around
     line, count = _LINE // PIECE * columns, s.loop(outside).extent.value
     if count is not None and count < 2 * line:
