@@ -99,6 +99,19 @@ def test_lines_of_the_result_are_filled_before_the_next_tile(rows: int, extents:
     assert found == extents
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((3, 85, 160), F32), ((3, 160, 85), F32), ((3, 45, 64), U8), ((3, 64, 44), U8), ((2, 3, 85, 40), F32)],
+    ids=str,
+)
+def test_tiles_inside_of_other_loops(shape: tuple[int, ...], dtype: DType) -> None:
+    """What is left over must not keep few outer iterations from being shared with those of tiles."""
+    *outer, a, b = range(len(shape))
+    f = permuted(shape, (*outer, b, a), dtype)
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    assert 'loads="transposed"' in text and "parallel" in text
+
+
 def test_whole_vectors_across_the_grain_have_no_condition() -> None:
     """Whatever the last one of a line has, and though lines and vectors are one loop."""
     f = permuted((301, 3), (1, 0))

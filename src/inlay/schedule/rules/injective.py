@@ -46,7 +46,7 @@ def vectorize_points(s: Schedule, block: str, target: Target) -> str | None:
     shuffles = is_strided(s.block(block), s.loop(loops[-1]).var)
     vectorize_cases(s, loops[-1], target)
     outer = list(s.loops_of(block))
-    while len(outer) > 3 and _is_short(s, outer[0]):
+    while len(outer) > 3 and _is_short(s, outer[0]) and s.loop(outer[0]).body is s.loop(outer[1]):
         # Full vectors are to have no condition where elements are shuffled, which takes them apart.
         outer[:2] = [fuse(s, outer[0], outer[1], keeps=shuffles and len(outer) == 4)]
     return outer[0]

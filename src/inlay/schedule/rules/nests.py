@@ -125,15 +125,25 @@ def vectorize_nest(s: Schedule, loop: str, target: Target) -> str:
     block = next(blocks_of(body))
     if not is_strided(block, body.var):
         return vectorize_run(s, loop, target)
-    around, lanes = _alone_in(s, loop, block), width(block, target, body.var)
-    if body.extent.value is not None and body.extent.value % lanes and body.extent.value < LONG * lanes:
-        lanes = min(lanes, max(SHORT, body.extent.value & -body.extent.value))
+    around = _alone_in(s, loop, block)
     for n, outside in reversed(list(enumerate(around))):
+        lanes = _lanes_across(body, block, target, is_outermost=outside == s.loops_of(block.name)[0])
         if columns := tile_of(block, (s.loop(outside), body), lanes):
             return transpose_tiles(s, [*around[n:], loop], columns, lanes)
     if operations(block.body) <= CHEAP_BODY:
         return _copy_across(s, loop, around[-1] if around else None, target)
     return vectorize_run(s, loop, target)
+
+
+def _lanes_across(body: For, block: Block, target: Target, *, is_outermost: bool) -> int:
+    """Return the lanes of vectors across the grain: few enough that the last ones have no condition.
+
+    All that there are, where what is left over behind many vectors may be a nest of its own.
+    """
+    lanes, extent = width(block, target, body.var), body.extent.value
+    if extent is None or extent % lanes == 0 or (is_outermost and extent >= LONG * lanes):
+        return lanes
+    return min(lanes, max(SHORT, extent & -extent))
 
 
 def _alone_in(s: Schedule, loop: str, block: Block) -> list[str]:

@@ -100,10 +100,13 @@ def _vectors_of_line(s: Schedule, rows: str, lanes: int) -> int:
 
 
 def _peel_rows(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> None:
-    """Make a nest of its own of the rows that are left over behind whole vectors."""
+    """Make a nest of its own of the rows that are left over behind whole vectors.
+
+    Inside of another loop both would be that loop's, which then is not one with those of tiles.
+    """
     *outer, loop = around
-    extent = s.loop(loop).extent.value
-    if extent is None or extent <= lanes or extent % lanes == 0:
+    extent, block = s.loop(loop).extent.value, next(blocks_of(s.loop(loop)))
+    if extent is None or extent <= lanes or extent % lanes == 0 or s.loops_of(block.name)[0] != around[0]:
         return
     reorder(s, [loop, *outer])
     names = peel(s, loop, extent - extent % lanes)
