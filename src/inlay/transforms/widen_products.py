@@ -163,7 +163,7 @@ class _Widening:
 
     def _widened(self, block: BlockWriter, value: Call, dtype: DType, *, is_exact: bool) -> Expr:
         assert isinstance(value.callee, OpRef), "operators are called by reference"
-        name = value.callee.op.name
+        name = value.callee.op.name if block.variable is None else block.variable.name
         made = block.make(value.callee.op, [self._wide(block, a) for a in value.args], value.callee.attrs)
         wide = block.bind(made, name)
         if isinstance(value.type, TupleType):
@@ -207,7 +207,8 @@ def _narrow(value: Call) -> DType | None:
 def is_exact(name: str, attrs: object, dtype: DType) -> bool:
     """Whether what an operator makes of numbers of 16 bits is such numbers."""
     ends = (attrs.low, attrs.high) if isinstance(attrs, ClipAttrs) else ()
-    return name in _EXACT and all(float(np.float32(e).astype(dtype.numpy)) == e for e in ends)
+    with np.errstate(over="ignore"):
+        return name in _EXACT and all(float(np.float32(e).astype(dtype.numpy)) == e for e in ends)
 
 
 PASS = Pass(

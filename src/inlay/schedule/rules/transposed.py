@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.expr import Sym, coefficient, substitute, to_int
+from inlay.arith.expr import Int, Sym, coefficient, substitute, to_int
 from inlay.loop.buffer import flat_index
 from inlay.loop.scalar import Load, Select
 from inlay.loop.stmt import Block, For
@@ -40,9 +40,14 @@ _LINE = 64
 
 def step_of(block: Block, load: Load, loop: Sym) -> int | None:
     """Return how many elements a load goes on with each iteration of a loop; None where that is no number."""
-    bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
-    step = coefficient(substitute(flat_index(load.buffer, load.indices), bound), loop)
+    step = coefficient(_place_of(block, load), loop)
     return None if step is None else step.value
+
+
+def _place_of(block: Block, load: Load) -> Int:
+    """Return which element of its buffer a load reads, by the loops around the block."""
+    bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
+    return substitute(flat_index(load.buffer, load.indices), bound)
 
 
 def distances_of(block: Block, load: Load, loop: Sym, lanes: int) -> list[int] | None:
@@ -50,10 +55,9 @@ def distances_of(block: Block, load: Load, loop: Sym, lanes: int) -> list[int] |
 
     None where that is not known, or not the same for each vector of so many lanes.
     """
-    bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
-    flat = substitute(flat_index(load.buffer, load.indices), bound)
-    places = [substitute(flat, {loop: lanes * to_int(loop) + lane}) for lane in range(lanes)]
-    found = [(place - places[0]).value for place in places]
+    place = _place_of(block, load)
+    places = [substitute(place, {loop: lanes * to_int(loop) + lane}) for lane in range(lanes)]
+    found = [(p - places[0]).value for p in places]
     numbers = [d for d in found if d is not None]
     return numbers if len(numbers) == lanes else None
 
@@ -92,11 +96,11 @@ def _power_within(n: int) -> int:
     return 1 << n.bit_length() >> 1
 
 
-def _vectors_of_line(s: Schedule, rows: str, lanes: int) -> int:
+def _vectors_of_line(s: Schedule, loop: str, lanes: int) -> int:
     """Return how many vectors of a result fill a line of the cache, which the next tile finds gone."""
-    block, count = next(blocks_of(s.loop(rows))), s.loop(rows).extent.value
+    block, count = next(blocks_of(s.loop(loop))), s.loop(loop).extent.value
     vectors = _LINE // (lanes * max(x.buffer.dtype.itemsize for x in stores_of(block.body)))
-    return vectors if vectors > 1 and count is not None and count % vectors == 0 else 1
+    return vectors if vectors > 1 and count is not None and count % (vectors * lanes) == 0 else 1
 
 
 def _peel_rows(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> None:
@@ -140,10 +144,10 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
             transpose_tiles(s, [names[x] for x in around], rest, lanes)
     lines, within = split(s, outside, line)
     part, column = split(s, within, columns)
-    extent = s.loop(loop).extent.value
+    vectors = _vectors_of_line(s, loop, lanes)
     rows, lane = split(s, loop, lanes)
     inside = [part, column]
-    if extent is not None and extent % lanes == 0 and (vectors := _vectors_of_line(s, rows, lanes)) > 1:
+    if vectors > 1:
         rows, vector = split(s, rows, vectors)
         inside.insert(1, vector)
     reorder(s, [*middle, rows, *inside])
