@@ -6,17 +6,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from inlay.arith.expr import Int, lit
+from inlay.arith.expr import Int, ceildiv, floordiv, lit, mod
 from inlay.ir.op import TypeContext
 from inlay.loop import te
 from inlay.ops import _rules as rules
 from inlay.ops._build import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Which windows have an element of an image, along one axis.
+
+    Attributes:
+        axis: to reduce over: one iteration for each of them.
+        tap: which element of the window it is.
+        window: which window.
+        inside: whether there is such a tap and such a window; None where that is sure.
+    """
+
+    axis: te.Axis
+    tap: Int
+    window: Int
+    inside: te.ScalarValue | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,30 @@ class Windows:
     def at(self, windows: Sequence[Int], inside: Sequence[Int]) -> tuple[Int, ...]:
         """Return the index into the padded axes of an element of a window."""
         return tuple(windows[a] * self.strides[a] + inside[a] * self.dilations[a] for a in range(self.count))
+
+    def meeting(self, a: int, offset: Int, count: Int) -> Meeting:
+        """Return which windows have an element of an axis.
+
+        Tap `k` is at an offset where the stride divides `offset - k * dilation`: one in `step` of them is,
+        and none where a common factor does not divide the offset.
+
+        Args:
+            a: the axis.
+            offset: of the element, from the first padding on.
+            count: windows along the axis.
+        """
+        size, stride, dilation = self.kernel[a], self.strides[a], self.dilations[a]
+        common = math.gcd(stride, dilation)
+        step = stride // common
+        k = te.reduce_axis(f"k{a}", ceildiv(size, lit(step)))
+        inverse = pow(dilation // common, -1, step)
+        tap = mod(floordiv(offset, lit(common)) * inverse, lit(step)) + k * step
+        window = floordiv(offset - tap * dilation, lit(stride))
+        inside = None if common == 1 else te.index(mod(offset, lit(common))).equals(0)
+        if size % step != 0:
+            inside = te.all_of(inside, te.index(tap) < te.index(size))
+        inside = te.all_of(inside, te.index(window) >= 0)
+        return Meeting(k, tap, window, te.all_of(inside, te.index(window) < te.index(count)))
 
     def axes(self) -> list[te.Axis]:
         """Return reduction axes over the window."""

@@ -11,14 +11,14 @@ Source: the Resize operator of ONNX (without cropping and antialiasing).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from inlay.arith.dtype import F16, F32, I64, U8, DType
+from inlay.arith.dtype import F16, F32, I32, I64, U8, DType
 from inlay.arith.expr import Int
 from inlay.ir.op import TypeContext
 from inlay.ir.types import TensorType
@@ -74,6 +74,9 @@ class ResizeAttrs:
     exclude_outside: bool = False
 
 
+SHORT = 32
+"""Elements of a row from which on tables of places and weights take less than to compute them each time."""
+
 Tap = tuple[te.ScalarValue, te.ScalarValue]
 """An index into an axis (i64, inside) and a weight (f32)."""
 
@@ -120,19 +123,50 @@ def _compute(a: ResizeAttrs, operands: Sequence[Any], result: TensorType) -> te.
 
 def _picked(a: ResizeAttrs, x: te.Tensor, axes: Sequence[int], result: TensorType) -> te.Tensor:
     """Return the nearest element along each axis: no arithmetic on elements."""
+    found = {d: _place_along(a, d, x.shape[d], result.shape) for d in axes}
 
     def body(*i: Int) -> te.ScalarValue:
-        at: list[Int | te.ScalarValue] = list(i)
-        for d in axes:
-            even = _even(a, d, i[d], x.shape[d], result.shape[d])
-            place = _coordinate(a, d, i[d], x.shape[d], result.shape[d])
-            at[d] = _clamped(_nearest(a.nearest, place), x.shape[d]) if even is None else even
-        return x[tuple(at)]
+        return x[tuple(found[d](i[d]) if d in found else i[d] for d in range(x.ndim))]
 
     return te.compute(result.shape, body, name="resize")
 
 
-def _even(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> Int | None:
+def _place_along(
+    a: ResizeAttrs, axis: int, old: Int, shape: Sequence[Int]
+) -> Callable[[Int], Int | te.ScalarValue]:
+    """Return which element of an axis is the nearest one, by the index into the result."""
+    new = shape[axis]
+    if (even := _even(a, axis, old, new)) is not None:
+        return even
+
+    def place(i: Int) -> te.ScalarValue:
+        return _clamped(_nearest(a.nearest, _coordinate(a, axis, i, old, new)), old)
+
+    return _tabled_place(place, old, shape) if axis == len(shape) - 1 else place
+
+
+def _tabled(value: Callable[[Int], te.ScalarValue], shape: Sequence[Int]) -> Callable[[Int], te.ScalarValue]:
+    """Return a value of the last index by a table of it: computed once, where it would be for each row.
+
+    Of short rows it is written out, with numbers for indices.
+    """
+    *others, count = shape
+    if all(n.value == 1 for n in others) or (count.value is not None and count.value < SHORT):
+        return value
+    table = te.compute(shape[-1:], value, name="resize")
+    return lambda i: table[i]
+
+
+def _tabled_place(
+    place: Callable[[Int], te.ScalarValue], old: Int, shape: Sequence[Int]
+) -> Callable[[Int], te.ScalarValue]:
+    """Return an index into an axis by a table of numbers that are as wide as elements, where they fit."""
+    dtype = I32 if old.value is not None and old.value <= 2**31 else I64
+    table = _tabled(lambda i: place(i).cast(dtype), shape)
+    return lambda i: table(i).cast(I64)
+
+
+def _even(a: ResizeAttrs, axis: int, old: Int, new: Int) -> Callable[[Int], Int] | None:
     """Return the nearest element where each is taken so many times, or one of so many; None elsewhere.
 
     Sizes are known then, no arithmetic on floats is left, and what is loaded lies in steps.
@@ -142,9 +176,10 @@ def _even(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> Int | None:
     places = _np_places(a, axis, old.value, new.value)
     times, step = -(-new.value // old.value), old.value // new.value
     if np.array_equal(places, np.arange(new.value) // times):
-        return i // times
+        return lambda i: i // times
     first = int(places[0])
-    return i * step + first if np.array_equal(places, np.arange(new.value) * step + first) else None
+    is_even = np.array_equal(places, np.arange(new.value) * step + first)
+    return (lambda i: i * step + first) if is_even else None
 
 
 def _along(
@@ -152,16 +187,32 @@ def _along(
 ) -> te.Tensor:
     """Return the weighted sums of the taps along one axis."""
     wide = widened(x.dtype)
+    taps = _taps_along(a, axis, old, shape)
 
     def body(*i: Int) -> te.ScalarValue:
         total: te.ScalarValue | None = None
-        for place, weight in _taps(a, axis, i[axis], old, shape[axis]):
+        for place, weight in taps(i[axis]):
             term = x[(*i[:axis], place, *i[axis + 1 :])].cast(wide) * weight.cast(wide)
             total = term if total is None else total + term
         assert total is not None, "there is at least one tap"
         return total.cast(dtype)
 
     return te.compute(shape, body, name="resize")
+
+
+def _taps_along(a: ResizeAttrs, axis: int, old: Int, shape: Sequence[Int]) -> Callable[[Int], Sequence[Tap]]:
+    """Return the taps of an element, by its index along the axis."""
+    if axis < len(shape) - 1:
+        return lambda i: _taps(a, axis, i, old, shape[axis])
+
+    def tap(i: Int, k: int) -> Tap:
+        return _taps(a, axis, i, old, shape[axis])[k]
+
+    tables = [
+        (_tabled_place(lambda i, k=k: tap(i, k)[0], old, shape), _tabled(lambda i, k=k: tap(i, k)[1], shape))
+        for k in range(2 if a.mode is Mode.LINEAR else 4)
+    ]
+    return lambda i: [(place(i), weight(i)) for place, weight in tables]
 
 
 def _coordinate(a: ResizeAttrs, axis: int, i: Int, old: Int, new: Int) -> te.ScalarValue:
@@ -328,6 +379,8 @@ def _samples() -> list[Sample]:
         for c in (Coordinates.HALF_PIXEL, Coordinates.ASYMMETRIC)
         for size in ((6, 10), (2, 15))
     ]
+    line = noise((2, 3, 27), F32, seed="line")
+    made += [Sample(f"{mode} long", ResizeAttrs(mode), (line, (2, 5, n))) for mode in Mode for n in (36, 45)]
     scales = ResizeAttrs(Mode.LINEAR, scales=(1.0, 1.0, 1.6, 0.6))
     symmetric = ResizeAttrs(Mode.LINEAR, Coordinates.HALF_PIXEL_SYMMETRIC, scales=(1.0, 1.0, 1.6, 0.7))
     return [

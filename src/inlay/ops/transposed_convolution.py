@@ -137,31 +137,16 @@ def _compute(a: ConvTransposeAttrs, operands: Sequence[te.Tensor], result: Tenso
     per_group = floordiv(x.shape[1], lit(a.groups))
 
     def body(n: Int, o: Int, *at: Int) -> te.ScalarValue:
-        c, over = te.reduce_axis("c", per_group), list[te.Axis]()
+        c = te.reduce_axis("c", per_group)
+        met = [windows.meeting(i, u + windows.before[i], x.shape[2 + i]) for i, u in enumerate(at)]
         inside: te.ScalarValue | None = None
-        places, taps = list[Int](), list[Int]()
-        for i, (size, stride) in enumerate(zip(windows.kernel, windows.strides, strict=True)):
-            # Tap k meets an input where the stride divides offset - k * dilation: one in `step` of them does,
-            # and none where a common factor does not divide the offset.
-            offset, dilation = at[i] + windows.before[i], windows.dilations[i]
-            common = math.gcd(stride, dilation)
-            step = stride // common
-            k = te.reduce_axis(f"k{i}", ceildiv(size, lit(step)))
-            inverse = pow(dilation // common, -1, step)
-            tap = mod(floordiv(offset, lit(common)) * inverse, lit(step)) + k * step
-            place = floordiv(offset - tap * dilation, lit(stride))
-            if common > 1:
-                inside = te.all_of(inside, te.index(mod(offset, lit(common))).equals(0))
-            if size % step != 0:
-                inside = te.all_of(inside, te.index(tap) < te.index(size))
-            inside = te.all_of(inside, te.index(place) >= 0)
-            inside = te.all_of(inside, te.index(place) < te.index(x.shape[2 + i]))
-            over, places, taps = [*over, k], [*places, place], [*taps, tap]
+        for one in met:
+            inside = te.all_of(inside, one.inside)
         group = floordiv(o, w.shape[1]) if a.groups > 1 else lit(0)
         channel = group * per_group + c
-        value = x[(n, channel, *places)].cast(wide)
-        weight = w[(channel, o - group * w.shape[1], *taps)].cast(wide)
-        return te.sum_over([c, *over], te.guarded(inside, value * weight, 0))
+        value = x[(n, channel, *(one.window for one in met))].cast(wide)
+        weight = w[(channel, o - group * w.shape[1], *(one.tap for one in met))].cast(wide)
+        return te.sum_over([c, *(one.axis for one in met)], te.guarded(inside, value * weight, 0))
 
     return narrowed(te.compute(result.shape, body, name="conv", tag="conv_transpose"), result)
 

@@ -38,7 +38,11 @@ def small_integers(f: LoopFunction, dims: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def hold_law(before: LoopFunction, s: Schedule, *sizes: tuple[int, ...]) -> LoopFunction:
-    """The scheduled function equals the unscheduled one, lowered too; its trace replays."""
+    """The scheduled function equals the unscheduled one, lowered too; its trace replays.
+
+    No rule gave up half-way, so that it stays as it was.
+    """
+    assert s.rule or not gave_up(s), gave_up(s)
     after = s.function
     check(after)
     lowered = lower(after, Target())

@@ -112,6 +112,14 @@ def test_tiles_inside_of_other_loops(shape: tuple[int, ...], dtype: DType) -> No
     assert 'loads="transposed"' in text and "parallel" in text
 
 
+def test_tiles_inside_of_loops_that_are_not_neighbors() -> None:
+    """Few iterations of two of them are to be shared, and one column is left over, which is no tile."""
+    x = te.placeholder((4, 128, 2, 72), F64, "x")
+    f = from_te("f", [x], [te.compute((4, 2, 65, 128), lambda a, b, c, d: x[a, d, b, c], name="y")])
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    assert 'loads="transposed"' in text and "parallel" in text
+
+
 def test_whole_vectors_across_the_grain_have_no_condition() -> None:
     """Whatever the last one of a line has, and though lines and vectors are one loop."""
     f = permuted((301, 3), (1, 0))

@@ -7,16 +7,14 @@ from typing import cast
 
 import numpy as np
 
-from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, floordiv, lit, minimum, product
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_nn import ints_attribute, of_same_size, padded, pads_to_same, resolved_pads
-from inlay.importers.onnx.term import Term, arange, constant, filled, integers, term
+from inlay.importers.onnx.term import Term, constant, filled, integers, term
 from inlay.importers.onnx.values import OnnxValue
 from inlay.ir import make
 from inlay.ir.expr import Expr
 from inlay.ops._build import lowest
-from inlay.ops.scatter import Combine
 
 
 def _pool(name: str) -> Rule:
@@ -185,7 +183,7 @@ def _max_unpool(node: Node) -> OnnxValue:
 
 
 def _col2im(node: Node) -> OnnxValue:
-    """Add up columns where their windows lie in the padded image, then cut the padding off."""
+    """Take columns apart into channels, taps and windows."""
     x = term(node, 0)
     image, block = node.shape(1), node.shape(2)
     count = len(image)
@@ -200,29 +198,10 @@ def _col2im(node: Node) -> OnnxValue:
     taps = product(block)
     if (columns - product(out)).value not in (0, None):
         raise node.invalid(f"has {columns} columns, needed one for each of {product(out)} windows")
-    place = filled(node, 0, (taps, columns), dt.I64)
-    for d in range(count):
-        tap = _digit(node, taps, block, d) * dilations[d]
-        window = _digit(node, columns, out, d) * strides[d]
-        size = integers(node, (padded[d],)).reshape()
-        place = place * size + tap.reshape(taps, 1) + window.reshape(1, columns)
     channels = floordiv(rows, taps)
-    total = product(padded)
-    images = (n * channels, taps * columns)
-    index = place.reshape(1, images[1]).broadcast(images)
-    blank = filled(node, 0, (n * channels, total), x.dtype)
-    y = blank.op("scatter_elements", index, x.reshape(*images), axis=1, combine=Combine.ADD)
-    y = y.reshape(n * channels, *padded)
-    for d in range(count):
-        y = y.part(1 + d, pads[d], image[d] + pads[d])
-    return y.reshape(n, channels, *image).value
-
-
-def _digit(node: Node, count: Int, sizes: Sequence[Int], d: int) -> Term:
-    """Return the index along axis `d` of each of the elements of a box, in row-major order."""
-    weight = integers(node, (product(sizes[d + 1 :]),)).reshape()
-    size = integers(node, (sizes[d],)).reshape()
-    return (arange(node, count) / weight).op("rem", size)
+    windows = x.reshape(n, channels, *block, *out)
+    attrs = {"strides": strides, "dilations": dilations, "pads": pads}
+    return node.result("col2im", windows.expr, make.shape_const(tuple(image)), **attrs)
 
 
 RULES: Mapping[str, Rule] = {

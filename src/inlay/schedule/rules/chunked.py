@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from math import prod
 
-from inlay.analysis.register_tiles import panel_widths
 from inlay.machine.target import Target
 from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
@@ -35,9 +34,9 @@ from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.use_fma import use_fma
-from inlay.schedule.rules.computed_product import ComputedProduct, computed_product
+from inlay.schedule.rules.computed_product import ComputedProduct, computed_product, plan_of
 from inlay.schedule.rules.contraction import cut_rows
-from inlay.schedule.rules.contraction_plan import Plan, row_tiles, tile_options
+from inlay.schedule.rules.contraction_plan import Plan
 from inlay.schedule.rules.groups import is_contiguous, symbols_in, written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
@@ -63,7 +62,7 @@ def chunked(s: Schedule, target: Target) -> None:
     between = _between(product)
     _require_long(product, between, target)
     block, epilogue = product.block, product.epilogue
-    plan = _plan(s, product, target)
+    plan = plan_of(s, product, target)
     chunk, _ = split(s, reduce_loops(s, block)[0], CHUNK)
     partial = rfactor(s, block, [chunk], first=True)
     terms, _ = split(s, reduce_loops(s, partial)[0], BLOCK if product.rows <= FEW else LONG_BLOCK)
@@ -108,26 +107,6 @@ def _require_long(product: ComputedProduct, between: tuple[int, ...], target: Ta
         raise illegal("class", f"found rows of {row_bytes or 'any number of'} bytes, needed few")
     if size is not None and (not between or 2 * size * row_bytes <= target.l2_bytes):
         raise illegal("class", f"found {size} rows of {row_bytes} bytes, needed any number or far more")
-
-
-def _plan(s: Schedule, product: ComputedProduct, target: Target) -> Plan:
-    """Return order and sizes.
-
-    Raises:
-        Illegal: `schedule.class`.
-    """
-    spatial = product.spatial
-    others = [i for i in range(len(spatial) - 1) if i not in product.batch]
-    wide = [i for i in others if spatial[i].extent != 1]
-    if len(wide) > 1:
-        raise illegal("class", f"found rows on {len(wide)} axes, needed one")
-    row = wide[0] if wide else next(iter(others), None)
-    dtype, columns = written(s.block(product.block)).dtype, spatial[-1].extent.value or 0
-    ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
-    panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
-    options = [] if row is None else tile_options(target, dtype, panel, product.rows)
-    tiles = row_tiles(s, product.block, options) if options else ()
-    return Plan(product.batch, tuple(i for i in others if i != row), row, panel, tiles, None, None)
 
 
 def _ordered(s: Schedule, name: str, plan: Plan, between: tuple[int, ...]) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inlay.analysis.register_tiles import panel_widths
 from inlay.loop.scalar import Load
 from inlay.loop.stmt import BlockIter, IterKind
 from inlay.loop.walk import loads_of
-from inlay.schedule.rules.contraction_plan import epilogue_of, no_contraction
+from inlay.machine.target import Target
+from inlay.schedule.rules.contraction_plan import Plan, epilogue_of, no_contraction, row_tiles, tile_options
 from inlay.schedule.rules.groups import is_product, packed_panel, symbols_in, written
 from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of
 from inlay.schedule.state import Schedule, illegal
@@ -72,3 +74,23 @@ def computed_product(s: Schedule) -> ComputedProduct:
     if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
         raise illegal("class", "found something else beside a product, needed one alone")
     return ComputedProduct(block, epilogue, spatial, terms[0], second[0], rows, written(b).dtype.itemsize)
+
+
+def plan_of(s: Schedule, product: ComputedProduct, target: Target) -> Plan:
+    """Return the order and sizes of tiles.
+
+    Raises:
+        Illegal: `schedule.class`.
+    """
+    spatial, before = product.spatial, product.batch
+    others = [i for i in range(len(spatial) - 1) if i not in before]
+    wide = [i for i in others if spatial[i].extent != 1]
+    if len(wide) > 1:
+        raise illegal("class", f"found rows on {len(wide)} axes, needed one")
+    row = wide[0] if wide else next(iter(others), None)
+    dtype, columns = product.second.buffer.dtype, spatial[-1].extent.value or 0
+    ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
+    panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
+    options = [] if row is None else tile_options(target, dtype, panel, product.rows)
+    tiles = row_tiles(s, product.block, options) if options else ()
+    return Plan(before, tuple(i for i in others if i != row), row, panel, tiles, None, None)

@@ -10,11 +10,13 @@ one pass.
 
 from __future__ import annotations
 
+from inlay.loop.walk import blocks_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.rules.nests import is_strided, parallelize, require_no_reduction, vectorize_cases
+from inlay.schedule.rules.shared_places import share_places
 from inlay.schedule.state import Illegal, Schedule
 
 FEW_ITERATIONS = 8
@@ -45,16 +47,25 @@ def vectorize_points(s: Schedule, block: str, target: Target) -> str | None:
         return None
     shuffles = is_strided(s.block(block), s.loop(loops[-1]).var)
     vectorize_cases(s, loops[-1], target)
+    if len(loops) > 1 and loops[-2] in s.loops_of(block):  # tiles that are transposed are cut of both loops
+        share_places(s, block, loops[-2])
     outer = list(s.loops_of(block))
-    while len(outer) > 3 and _is_short(s, outer[0]) and s.loop(outer[0]).body is s.loop(outer[1]):
+    while len(outer) > 3 and _is_open(s, outer[0], outer[1]):
         # Full vectors are to have no condition where elements are shuffled, which takes them apart.
         outer[:2] = [fuse(s, outer[0], outer[1], keeps=shuffles and len(outer) == 4)]
     return outer[0]
 
 
-def _is_short(s: Schedule, loop: str) -> bool:
-    extent = s.loop(loop).extent.value
-    return extent is not None and extent < FEW_ITERATIONS
+def _is_open(s: Schedule, outer: str, inner: str) -> bool:
+    """Whether a loop runs a few times around another of which nobody knows how often it does.
+
+    Fused they are enough to be shared. Where that is known, `parallelize` sees to it. Of several blocks
+    iterations are not known to be apart any more.
+    """
+    around, inside = s.loop(outer), s.loop(inner)
+    is_short = around.extent.value is not None and around.extent.value < FEW_ITERATIONS
+    is_one = around.body is inside and len(list(blocks_of(inside))) == 1
+    return is_short and is_one and inside.extent.value is None
 
 
 def _merged(s: Schedule, loops: list[str]) -> list[str]:

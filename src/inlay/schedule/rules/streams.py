@@ -20,7 +20,6 @@ Sums are loaded and stored once for each block. They are blocked as long sums of
 
 from __future__ import annotations
 
-from inlay.analysis.register_tiles import panel_widths
 from inlay.loop.buffer import Scope
 from inlay.machine.target import Target
 from inlay.schedule.primitives.cache_write import cache_write
@@ -32,9 +31,9 @@ from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.use_fma import use_fma
-from inlay.schedule.rules.computed_product import ComputedProduct, computed_product
+from inlay.schedule.rules.computed_product import ComputedProduct, computed_product, plan_of
 from inlay.schedule.rules.contraction import cut_rows
-from inlay.schedule.rules.contraction_plan import MIN_PARALLEL_PANELS, Plan, row_tiles, tile_options
+from inlay.schedule.rules.contraction_plan import MIN_PARALLEL_PANELS, Plan
 from inlay.schedule.rules.groups import written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
@@ -60,7 +59,8 @@ def streams(s: Schedule, target: Target) -> None:
     product = computed_product(s)
     _require_large(product, target)
     block, epilogue = product.block, product.epilogue
-    plan, chunk = _plan(s, product, target)
+    plan = plan_of(s, product, target)
+    chunk = _chunk(product, plan.panel, target)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.WORKSPACE)
     sums = written(s.block(block)).name
@@ -95,25 +95,13 @@ def _require_large(product: ComputedProduct, target: Target) -> None:
         raise illegal("class", f"found a factor of {size} x {columns}, needed one that fills the first cache")
 
 
-def _plan(s: Schedule, product: ComputedProduct, target: Target) -> tuple[Plan, int]:
-    """Return order and sizes, and how many columns a chunk has."""
-    spatial, before = product.spatial, product.batch
-    others = range(len(spatial) - 1)
-    wide = [i for i in others if i not in before and spatial[i].extent != 1]
-    if len(wide) > 1:
-        raise illegal("class", f"found rows on {len(wide)} axes, needed one")
-    row = wide[0] if wide else next((i for i in others if i not in before), None)
-    dtype, columns = product.second.buffer.dtype, spatial[-1].extent.value or 0
-    ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
-    panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
-    held = target.l1_bytes // (2 * product.rows * dtype.itemsize)
+def _chunk(product: ComputedProduct, panel: int, target: Target) -> int:
+    """Return how many columns a chunk has: whole panels."""
+    columns = product.spatial[-1].extent.value or 0
+    held = target.l1_bytes // (2 * product.rows * product.itemsize)
     longer = min(held // MOST_CHUNKS, -(-columns // 2))
     shared = max(RUN, longer, -(-columns // MIN_PARALLEL_PANELS))
-    chunk = -(-min(held, shared) // panel) * panel
-    options = [] if row is None else tile_options(target, dtype, panel, product.rows)
-    after = tuple(i for i in others if i != row and i not in before)
-    tiles = row_tiles(s, product.block, options) if options else ()
-    return Plan(before, after, row, panel, tiles, None, None), chunk
+    return -(-min(held, shared) // panel) * panel
 
 
 def _ordered(s: Schedule, name: str, plan: Plan, chunk: int) -> list[str]:
