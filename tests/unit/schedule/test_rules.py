@@ -235,6 +235,22 @@ def test_rows_by_one_column_are_added_along_the_rows(terms: int, rule: str) -> N
     hold_law(f, s, ())
 
 
+@pytest.mark.parametrize("kept", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("rows", "rule"), [(32, "rows"), (dim("n"), "rows"), (1, "split_reductions")], ids=str
+)
+def test_squares_along_rows_are_added_along_the_rows(rows: Int | int, rule: str, kept: int) -> None:
+    """Axes of one element that are kept for them are no columns of a product."""
+    columns = 64 if rule == "rows" else 40_000
+    x = te.placeholder((rows, columns), F32, "x")
+    k = te.reduce_axis("k", columns)
+    shape = (rows, *(1,) * kept)
+    f = from_te("f", [x], [te.compute(shape, lambda i, *_: te.sum_over(k, x[i, k] * x[i, k]), name="y")])
+    s = schedule(f, Target())
+    assert s.rule == rule
+    hold_law(f, s, *[(n,) for n in (1, 5)] if isinstance(rows, Int) else [()])
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2)], ids=["tokens first", "heads first"])
 def test_rows_are_taken_as_the_largest_operand_lies(order: tuple[int, ...]) -> None:
     """What reads the same row again, the axis `g`, is inside; results lie in another order."""

@@ -19,18 +19,5 @@ def _attention(node: Node) -> None:
             raise node.invalid(f"has {name} = {said} and {shape[1]} heads in input {i}")
 
 
-def _rotary(node: Node) -> None:
-    """Angles are those of half as many numbers as are turned."""
-    for name in ("num_heads", "rotary_embedding_dim"):
-        if node.int(name, 0) < 0:
-            raise node.invalid(f"has {name} = {node.int(name, 0)}, needed at least 0")
-    angles = node.type(1).shape
-    if not angles:
-        raise node.invalid("has a single number as input 1, needed a table of angles")
-    turned, half = node.int("rotary_embedding_dim", 0), angles[-1].value
-    if turned and half is not None and turned != 2 * half:
-        raise node.invalid(f"has rotary_embedding_dim = {turned} and angles for {2 * half} numbers")
-
-
-CHECKS: Mapping[str, Callable[[Node], None]] = {"Attention": _attention, "RotaryEmbedding": _rotary}
+CHECKS: Mapping[str, Callable[[Node], None]] = {"Attention": _attention}
 """By operator of the core domain; they raise `import.invalid-node`."""

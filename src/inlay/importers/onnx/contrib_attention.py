@@ -19,16 +19,22 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import parameter
+from inlay.importers.onnx.ops_rotary import rotated
 from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
 from inlay.importers.onnx.values import OnnxValue
 
 
-def heads(x: Term, count: int) -> Term:
-    """Turn `[B, S, N*H]` into `[B, N, S, H]`."""
+def split_heads(x: Term, count: int) -> Term:
+    """Turn `[B, S, N*H]` into `[B, S, N, H]`."""
     width = x.shape[2].value
     if width is None or count < 1 or width % count:
         raise x.node.invalid(f"has {count} heads for {x.shape[2]} numbers")
-    return x.reshape(x.shape[0], x.shape[1], count, width // count).transpose(0, 2, 1, 3)
+    return x.reshape(x.shape[0], x.shape[1], count, width // count)
+
+
+def heads(x: Term, count: int) -> Term:
+    """Turn `[B, S, N*H]` into `[B, N, S, H]`."""
+    return split_heads(x, count).transpose(0, 2, 1, 3)
 
 
 def _lengths(node: Node, i: int, batch: Int, keys: Int) -> Term:
@@ -201,48 +207,22 @@ def _rotary(node: Node) -> OnnxValue:
     half = cos.shape[1].value
     if half is None:
         raise node.unsupported("has angles whose number is not known")
-    turned = node.int("rotary_embedding_dim", 0) or half * 2
-    flat = x.rank == 3
-    if flat:
+    turned = node.int("rotary_embedding_dim", 0) or 2 * half
+    if turned != 2 * half:
+        raise node.invalid(f"turns {turned} numbers by angles for {2 * half}")
+    if x.rank == 3:
+        steps = x.shape[1]
         width = x.shape[2].value or 0
-        count = node.int("num_heads", 0) or width // max(turned, 1)
-        x = heads(x, count)
-    batch, steps = x.shape[0], x.shape[2]
+        y, dims = split_heads(x, node.int("num_heads", 0) or width // max(turned, 1)), (steps, lit(1))
+    else:
+        steps = x.shape[2]
+        y, dims = x, (lit(1), steps)
     if places.rank == 1:
-        at = (arange(node, steps) + places.reshape()).reshape(1, 1, steps)
+        at = (arange(node, steps) + places.reshape()).reshape(1, *dims)
     else:
-        at = places.reshape(batch, 1, steps)
-    tables = cos, term(node, 3)
-    y = rotated(x, at, tables, turned, interleaved=node.flag("interleaved"))
-    if flat:
-        y = y.transpose(0, 2, 1, 3)
-        y = y.reshape(batch, steps, y.shape[2] * y.shape[3])
-    return y.value
-
-
-def rotated(x: Term, at: Term, tables: tuple[Term, Term], count: int, *, interleaved: bool) -> Term:
-    """Turn the first `count` numbers of each head by the angles of its position, in pairs.
-
-    Args:
-        x: `[B, N, S, H]`.
-        at: positions, `[B or 1, 1, S]`.
-        tables: cosines and sines, `[positions, count/2]`.
-        count: how many numbers.
-        interleaved: whether pairs are neighbors; else they are number i and number i + count/2.
-    """
-    half = count // 2
-    c, s = (table.gather(at) for table in tables)
-    first = x.part(3, 0, count)
-    if interleaved:
-        dims = x.shape[:3]
-        pairs = first.reshape(*dims, half, 2)
-        a, b = pairs.at(4, 0), pairs.at(4, 1)
-        both = [t.reshape(*dims, half, 1) for t in (a * c - b * s, a * s + b * c)]
-        y = concat(both, 4).reshape(*dims, count)
-    else:
-        a, b = first.part(3, 0, half), first.part(3, half, count)
-        y = concat([a * c - b * s, a * s + b * c], 3)
-    return y if x.shape[3] == lit(count) else concat([y, x.part(3, count, x.shape[3])], 3)
+        at = places.reshape(x.shape[0], *dims)
+    c, s = (table.gather(at) for table in (cos, term(node, 3)))
+    return rotated(y, c, s, interleaved=node.flag("interleaved")).reshape(*x.shape).value
 
 
 RULES: Mapping[str, Rule] = {

@@ -22,8 +22,9 @@ import numpy as np
 
 from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit, minimum
-from inlay.importers.onnx.contrib_attention import heads, refuse, rotated
+from inlay.importers.onnx.contrib_attention import heads, refuse
 from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.ops_rotary import rotated
 from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
 from inlay.importers.onnx.values import OnnxValue
 
@@ -80,14 +81,12 @@ def _checked(node: Node, q: Term, before: Int) -> Term:
 def _at_positions(node: Node, x: Term, before: Int) -> Term:
     """Turn the first numbers of each head by the angles of its position."""
     steps, cos = x.shape[2], term(node, 7)
-    half = cos.shape[1].value
-    if half is None:
-        raise node.unsupported("has angles whose number is not known")
     if node.has(9):
         at = term(node, 9).cast(dt.I64).reshape(x.shape[0], 1, steps)
     else:
         at = (arange(node, steps) + integers(node, (before,))).reshape(1, 1, steps)
-    return rotated(x, at, (cos, term(node, 8)), half * 2, interleaved=node.flag("rotary_interleaved"))
+    c, s = (table.gather(at) for table in (cos, term(node, 8)))
+    return rotated(x, c, s, interleaved=node.flag("rotary_interleaved"))
 
 
 def _attended(node: Node, q: Term, k: Term, v: Term, before: Int) -> Term:

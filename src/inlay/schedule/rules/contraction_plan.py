@@ -393,7 +393,8 @@ def no_contraction(s: Schedule, block: str) -> str:
     if not products:
         return "which sums no products"
     column = spatial[-1].sym
-    found = [x for x in loads_of(b.body) if column in symbols_in(x.indices)]
+    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    found = [x for x in factors if column in symbols_in(x.indices)]
     neighbors = neighbors_in(b)
     for load in found:
         indices = columns_of(load, neighbors)

@@ -1,0 +1,82 @@
+"""Positions of tokens as angles: pairs of numbers of each head are turned by them.
+
+Terms of the shapes: B sequences of S tokens; N heads of H numbers, of which R are turned, in R/2 pairs.
+
+Source: RotaryEmbedding of ONNX; Su et al., "RoFormer" (2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from inlay.arith.expr import floordiv, lit
+from inlay.importers.onnx.node import Node, Rule
+from inlay.importers.onnx.term import Term, concat, term
+from inlay.importers.onnx.values import OnnxValue
+
+
+def rotated(x: Term, cos: Term, sin: Term, *, interleaved: bool) -> Term:
+    """Turn the first numbers of each head by the angles of its position, in pairs.
+
+    Args:
+        x: `[..., H]`.
+        cos: cosines that broadcast with `[..., R/2]`.
+        sin: sines of that shape.
+        interleaved: whether pairs are neighbors; else they are number i and number i + R/2.
+    """
+    *dims, size = x.shape
+    last, half = x.rank - 1, cos.shape[-1]
+    count = half * 2
+    first = x if size == count else x.part(last, 0, count)
+    if interleaved:
+        pairs = first.reshape(*dims, half, 2)
+        a, b = pairs.at(last + 1, 0), pairs.at(last + 1, 1)
+        both = [t.reshape(*dims, half, 1) for t in (a * cos - b * sin, a * sin + b * cos)]
+        y = concat(both, last + 1).reshape(*dims, count)
+    else:
+        a, b = first.part(last, 0, half), first.part(last, half, count)
+        y = concat([a * cos - b * sin, a * sin + b * cos], last)
+    return y if size == count else concat([y, x.part(last, count, size)], last)
+
+
+def _rotary(node: Node) -> OnnxValue:
+    """Inputs: x `[B, N, S, H]` or `[B, S, N*H]`; cosines and sines.
+
+    These are `[B, S, R/2]`, or `[positions, R/2]` where there are positions `[B, S]`.
+    """
+    x, tables = term(node, 0), [term(node, i) for i in (1, 2)]
+    _check(node, x, tables)
+    if node.has(3):
+        tables = [table.gather(term(node, 3)) for table in tables]
+    y = _in_heads(node, x) if x.rank == 3 else x
+    batch, steps, half = tables[0].shape
+    said = node.int("rotary_embedding_dim", 0)
+    turned = lit(said) if said else y.shape[3]
+    if (turned - half * 2).value not in (0, None):
+        raise node.invalid(f"turns {turned} numbers by angles for {half * 2}")
+    dims = (batch, steps, 1, half) if x.rank == 3 else (batch, 1, steps, half)
+    cos, sin = (t.reshape(*dims) for t in tables)
+    return rotated(y, cos, sin, interleaved=node.flag("interleaved")).reshape(*x.shape).value
+
+
+def _in_heads(node: Node, x: Term) -> Term:
+    count = node.int("num_heads", 0)
+    width = x.shape[2].value
+    if count < 1 or (width is not None and width % count):
+        raise node.invalid(f"has num_heads = {count} for {x.shape[2]} numbers")
+    return x.reshape(x.shape[0], x.shape[1], count, floordiv(x.shape[2], lit(count)))
+
+
+def _check(node: Node, x: Term, tables: Sequence[Term]) -> None:
+    for name in ("num_heads", "rotary_embedding_dim"):
+        if node.int(name, 0) < 0:
+            raise node.invalid(f"has {name} = {node.int(name, 0)}, needed at least 0")
+    if x.rank not in (3, 4):
+        raise node.invalid(f"has an input of rank {x.rank}, needed 3 or 4")
+    needed = 2 if node.has(3) else 3
+    for table in tables:
+        if table.rank != needed:
+            raise node.invalid(f"has angles of rank {table.rank}, needed {needed}")
+
+
+RULES: Mapping[str, Rule] = {"RotaryEmbedding": _rotary}
