@@ -212,10 +212,31 @@ def reduction(
         ((2, 3, 20), (0, 1, 2)),
         ((2, 3, 4, 9), (2, 3)),
         ((1, 6, 1, 16), (1, 2)),
+        ((5, 12), (1,)),
+        ((40, 3), (0,)),
+        ((6, 7, 2), (0, 1)),
     ],
 )
 def test_reductions(shape: tuple[int, ...], axes: tuple[int, ...], op: ReduceOp, then: bool) -> None:
     rows_scheduled(reduction(shape, axes, op, then=then))
+
+
+@pytest.mark.parametrize("rows", [5, 12, 64])
+def test_lanes_are_combined_four_by_four_before_one_by_one(rows: int) -> None:
+    f = reduction((rows, 12), (1,), ReduceOp.MAX, then=False)
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    written_out = [int(line.split("0..")[1].split()[0]) for line in text.splitlines() if "unroll" in line]
+    assert "0..4 vector" in text
+    assert max(written_out) == 4
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_a_few_long_columns_are_reduced_by_vectors_down(columns: int) -> None:
+    f = reduction((640, columns), (0,), ReduceOp.MAX, then=False)
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    loops = [line.split("..")[1].split("{")[0].strip() for line in text.splitlines() if "for " in line]
+    assert loops[0] == str(columns)
+    assert ["20", "4 unroll", "8 vector"] == loops[3:6]
 
 
 def test_reductions_of_symbolic_size() -> None:

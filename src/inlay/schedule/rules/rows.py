@@ -35,7 +35,7 @@ from itertools import pairwise
 from math import inf, prod
 
 from inlay.arith.expr import Int, Sym, coefficient, symbols
-from inlay.loop.buffer import Scope
+from inlay.loop.buffer import Scope, flat_index
 from inlay.loop.deps import region
 from inlay.loop.inits import mentioned
 from inlay.loop.scalar import Select
@@ -221,7 +221,7 @@ def _classified(s: Schedule, name: str, target: Target) -> _Nest:
         form = _Form.MAP
     elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, least, MOST_APART):
         form, size = _Form.COLUMNS, short or size
-    elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size):
+    elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size, MOST_APART):
         form = _Form.LANES
     else:
         form = _Form.SERIAL
@@ -258,9 +258,7 @@ def _runs_along(block: Block, sym: Sym, extent: Int, least: int, apart: int = 1)
     for load in loads_of(block.body):
         if load.buffer in written or not any(sym in symbols(e) for e in load.indices):
             continue
-        if any(sym in symbols(e) for e in load.indices[:-1]):
-            return False
-        step = coefficient(load.indices[-1], sym)
+        step = coefficient(flat_index(load.buffer, load.indices), sym)
         if step is None or step.value is None or not 1 <= step.value <= apart:
             return False
         found = True
@@ -412,16 +410,15 @@ def _lanes(s: Schedule, nest: _Nest, shared: int, source: str | None) -> list[li
     counts = [n for n in (1, 2, 4, 8) if n == 1 or extent is None or extent >= nest.size * n]
     count = s.asked.pick(f"{name}.lanes", count, counts if source is None else ())
     _, inner = split(s, loops[-1], nest.size * count)
-    group, lane = split(s, inner, nest.size)
-    _accumulate(s, name, axis, [group, lane], source)
     if count > 1 or source is not None:
+        group, lane = split(s, inner, nest.size)
+        _accumulate(s, name, axis, [group, lane], source)
         _, lane = s.loops_of(name)[axis:]
         few = _accumulate(s, name, axis, [lane])
         unroll(s, s.loops_of(few)[axis])
-        _quarter(s, name, axis, nest.size)
     else:
-        # One vector in all: the loop over the groups runs once.
-        unroll(s, s.loops_of(name)[-2])
+        _accumulate(s, name, axis, [inner])
+    _quarter(s, name, axis, nest.size)
     reduction = s.loops_of(name)[axis:]
     unroll(s, reduction[-1])
     decompose_reduction(s, name, reduction[0])
