@@ -68,6 +68,16 @@ fn main(x: T) {
     if (int_less(int(0), i)) { down(int(i - 2), fixed(gpu, h), g) } else { h } };
   on(cpu, neg(down(int(3), x, x))) }""",
     ),
+    "a copy of a list": (
+        B2,
+        """
+fn first(xs: List[T], x: T) { match xs { Cons(y, _) => y, Nil() => x } }
+fn main(x: T, y: T) {
+  let a = on(cpu, neg(x));
+  let xs @_(cpu) = Cons(a, Nil());
+  let ys @_(gpu) = Cons(on(gpu, exp(y)), xs);
+  (on(cpu, neg(@first(xs, a))), on(gpu, neg(@first(ys, y)))) }""",
+    ),
     "a copy": (
         B2,
         """

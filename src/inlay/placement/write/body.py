@@ -306,7 +306,8 @@ class Body:
         wanted = self._wanted(call, instance, home)
         callee = self.atom(call.callee, instance, call, 0)
         is_operation = isinstance(call.callee, OpRef) or self._is_kernel(call.callee)
-        prepares = is_operation and self._copied(call) is None and not self._keeps(call)
+        is_copy = self._copied(call) is not None
+        prepares = is_operation and not is_copy and not self._keeps(call)
         args: list[Expr] = []
         for i, arg in enumerate(call.args):
             bound = self.atom(arg, instance, call, i + 1)
@@ -322,7 +323,9 @@ class Body:
             home = home if isinstance(first.expr, Const) else first.home
         if not self.writing:
             return call, home
-        place = self.writer.operation_place(home) if is_operation else self.writer.place(home)
+        # A copy may be of several values: its place is that of all of them.
+        one_place = is_operation and not is_copy
+        place = self.writer.operation_place(home) if one_place else self.writer.place(home)
         if isinstance(call.callee, OpRef) and call.callee.op is DEVICE_COPY and place is not None:
             place = replace(place, origin=Origin.USER)  # kept as a person wrote it
         own = self.writer.regions.get((id(instance), id(call))) or (call.place.region if call.place else "")
