@@ -219,9 +219,9 @@ def _classified(s: Schedule, name: str, target: Target) -> _Nest:
     least = FEWEST_COLUMNS if short else size
     if block.init is None:
         form = _Form.MAP
-    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, least, MOST_APART):
+    elif spatial and _runs_along(block, spatial[-1].sym, spatial[-1].extent, least):
         form, size = _Form.COLUMNS, short or size
-    elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size, MOST_APART):
+    elif _runs_along(block, block.iters[-1].sym, block.iters[-1].extent, size, down=True):
         form = _Form.LANES
     else:
         form = _Form.SERIAL
@@ -249,8 +249,16 @@ def _short(columns: int | None, size: int, block: Block) -> int:
     return whole if whole == columns or not is_narrow(block) else 0
 
 
-def _runs_along(block: Block, sym: Sym, extent: Int, least: int, apart: int = 1) -> bool:
-    """Whether what a block loads is long enough for vectors along an iter, and at most so far apart."""
+def _runs_along(block: Block, sym: Sym, extent: Int, least: int, *, down: bool = False) -> bool:
+    """Whether what a block loads is long enough for vectors along an iter, and a few elements apart at most.
+
+    Args:
+        block: the block.
+        sym: the iter.
+        extent: of it.
+        least: elements that are enough.
+        down: whether it may go down columns, of which there are few.
+    """
     if extent.value is not None and extent.value < least:
         return False
     written = {x.buffer for x in stores_of(block.body)}
@@ -259,7 +267,9 @@ def _runs_along(block: Block, sym: Sym, extent: Int, least: int, apart: int = 1)
         if load.buffer in written or not any(sym in symbols(e) for e in load.indices):
             continue
         step = coefficient(flat_index(load.buffer, load.indices), sym)
-        if step is None or step.value is None or not 1 <= step.value <= apart:
+        if not down and any(sym in symbols(e) for e in load.indices[:-1]):
+            return False
+        if step is None or step.value is None or not 1 <= step.value <= MOST_APART:
             return False
         found = True
     return found
