@@ -21,6 +21,17 @@ fn back<n, m>(x: Tensor[n, m, f32]) -> Tensor[n, m, f32] {
   relu(transpose{perm=[1, 0]}(transpose{perm=[1, 0]}(x)))
 }
 
+// An axis of one element between two transposes keeps them no more apart than other axes do.
+
+// CHECK-LABEL: fn squeezed
+// CHECK:         reshape(x, shape(2, 7, 3, 4))
+// CHECK-NEXT:    transpose{perm=[0, 2, 3, 1]}
+// CHECK-NOT:     transpose{
+fn squeezed(x: Tensor[2, 7, 12, f32]) -> Tensor[2, 3, 4, 7, f32] {
+  let heads = transpose{perm=[0, 3, 1, 2, 4]}(reshape(x, shape(2, 1, 7, 3, 4)));
+  transpose{perm=[0, 1, 3, 2]}(reshape(heads, shape(2, 3, 7, 4)))
+}
+
 // A reduction takes axes as they lie. What is left of them is turned, where their order is another one.
 
 // CHECK-LABEL: fn reduced
@@ -60,3 +71,4 @@ entry rows("x", "i", "j") -> ("y");
 entry back("x") -> ("y");
 entry reduced("x") -> ("a", "b", "c");
 entry scaled("x") -> ("y");
+entry squeezed("x") -> ("y");

@@ -32,7 +32,10 @@ def run_all(d: OpDef, s: Sample, *, symbolic: bool) -> None:
     loops = ops_to_loops(function, table().definition)
     expected = d.evaluate(s.attrs, *s.args)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    lowered = lower(decide(loops, host()).function, host())
+    decision = decide(loops, host())
+    stuck = [reason for _, reason in decision.refused if reason.id != "schedule.class"]
+    assert decision.rule or not stuck, stuck
+    lowered = lower(decision.function, host())
     for parts in (1, 3):
         found = execute(lowered, inputs, values, parts)
         for got, want in zip(found, expected, strict=True):
