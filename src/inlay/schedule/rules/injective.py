@@ -17,6 +17,7 @@ from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.merge_axes import merge_axes
 from inlay.schedule.rules.nests import is_strided, parallelize, require_no_reduction, vectorize_cases
 from inlay.schedule.rules.shared_places import share_places
+from inlay.schedule.rules.short_rows import rows_side_by_side
 from inlay.schedule.state import Illegal, Schedule
 
 FEW_ITERATIONS = 8
@@ -46,7 +47,8 @@ def vectorize_points(s: Schedule, block: str, target: Target) -> str | None:
     if not loops:
         return None
     shuffles = is_strided(s.block(block), s.loop(loops[-1]).var)
-    vectorize_cases(s, loops[-1], target)
+    if not rows_side_by_side(s, block, target):
+        vectorize_cases(s, loops[-1], target)
     if len(loops) > 1 and loops[-2] in s.loops_of(block):  # tiles that are transposed are cut of both loops
         share_places(s, block, loops[-2])
     outer = list(s.loops_of(block))
