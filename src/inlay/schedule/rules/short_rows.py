@@ -5,9 +5,9 @@ last axis is a loop of its own, and too short for vectors:
 
     for i in 0..n { for j in 0..3 { y[i, j] = x[i, j] ** p[j] } }
 
-The elements of all rows are one line. Which row and which column a lane has comes again after the least common
-multiple of lanes and columns; so many vectors are written out, in which both are numbers, and what they load is
-shuffled:
+The elements of all rows are one line. Which row and which column a lane has comes again after the least
+common multiple of lanes and columns; so many vectors are written out, in which both are numbers, and what
+they load is shuffled:
 
     for ij in 0..3 n / 48 { for u in 0..3 unroll { for lane in 0..16 vector { ... } } }
 """
