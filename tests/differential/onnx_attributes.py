@@ -34,8 +34,6 @@ DEPARTURES: dict[tuple[str, str], str] = {
     ("AveragePool", "pads"): "the peer wants pads smaller than the kernel",
     ("LpPool", "pads"): "the peer wants pads smaller than the kernel",
     ("MaxPool", "pads"): "the peer wants pads smaller than the kernel",
-    ("Col2Im", "pads"): "the columns do not fit sizes that the running program knows",
-    ("Col2Im", "strides"): "the columns do not fit sizes that the running program knows",
     ("Conv", "dilations"): "the peer does not pad windows with holes to the same size",
     ("ConvTranspose", "output_shape"): "the specification of old versions counts all axes",
     ("EyeLike", "dtype"): "declared types of outputs are not looked at",

@@ -19,17 +19,9 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import parameter
-from inlay.importers.onnx.ops_rotary import rotated
+from inlay.importers.onnx.ops_rotary import rotated, split_heads
 from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
 from inlay.importers.onnx.values import OnnxValue
-
-
-def split_heads(x: Term, count: int) -> Term:
-    """Turn `[B, S, N*H]` into `[B, S, N, H]`."""
-    width = x.shape[2].value
-    if width is None or count < 1 or width % count:
-        raise x.node.invalid(f"has {count} heads for {x.shape[2]} numbers")
-    return x.reshape(x.shape[0], x.shape[1], count, width // count)
 
 
 def heads(x: Term, count: int) -> Term:

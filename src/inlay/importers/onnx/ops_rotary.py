@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from inlay.arith.expr import floordiv, lit
+from inlay.arith.expr import lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.term import Term, concat, term
 from inlay.importers.onnx.values import OnnxValue
+
+
+def split_heads(x: Term, count: int) -> Term:
+    """Turn `[B, S, N*H]` into `[B, S, N, H]`."""
+    width = x.shape[2].value
+    if width is None or count < 1 or width % count:
+        raise x.node.invalid(f"has {count} heads for {x.shape[2]} numbers")
+    return x.reshape(x.shape[0], x.shape[1], count, width // count)
 
 
 def rotated(x: Term, cos: Term, sin: Term, *, interleaved: bool) -> Term:
@@ -48,7 +56,7 @@ def _rotary(node: Node) -> OnnxValue:
     _check(node, x, tables)
     if node.has(3):
         tables = [table.gather(term(node, 3)) for table in tables]
-    y = _in_heads(node, x) if x.rank == 3 else x
+    y = split_heads(x, node.int("num_heads", 0)) if x.rank == 3 else x
     batch, steps, half = tables[0].shape
     said = node.int("rotary_embedding_dim", 0)
     turned = lit(said) if said else y.shape[3]
@@ -59,20 +67,15 @@ def _rotary(node: Node) -> OnnxValue:
     return rotated(y, cos, sin, interleaved=node.flag("interleaved")).reshape(*x.shape).value
 
 
-def _in_heads(node: Node, x: Term) -> Term:
-    count = node.int("num_heads", 0)
-    width = x.shape[2].value
-    if count < 1 or (width is not None and width % count):
-        raise node.invalid(f"has num_heads = {count} for {x.shape[2]} numbers")
-    return x.reshape(x.shape[0], x.shape[1], count, floordiv(x.shape[2], lit(count)))
-
-
 def _check(node: Node, x: Term, tables: Sequence[Term]) -> None:
     for name in ("num_heads", "rotary_embedding_dim"):
         if node.int(name, 0) < 0:
             raise node.invalid(f"has {name} = {node.int(name, 0)}, needed at least 0")
     if x.rank not in (3, 4):
         raise node.invalid(f"has an input of rank {x.rank}, needed 3 or 4")
+    count = node.int("num_heads", 0)
+    if x.rank == 4 and count and x.shape[1].value not in (count, None):
+        raise node.invalid(f"has num_heads = {count} and {x.shape[1]} heads in input 0")
     needed = 2 if node.has(3) else 3
     for table in tables:
         if table.rank != needed:

@@ -49,11 +49,12 @@ def test_it_is_what_the_specification_says(*, flat: bool, tabled: bool, count: i
 @pytest.mark.parametrize(
     ("shape", "angles", "attributes", "message"),
     [
-        ((B, S, N * H), (B, S, H // 2), {}, "num_heads = 0 for 24 numbers"),
-        ((B, S, N * H), (B, S, H // 2), {"num_heads": 5}, "num_heads = 5 for 24 numbers"),
+        ((B, S, N * H), (B, S, H // 2), {}, "has 0 heads for 24 numbers"),
+        ((B, S, N * H), (B, S, H // 2), {"num_heads": 5}, "has 5 heads for 24 numbers"),
         ((B, S, N * H), (B, S, H // 2), {"num_heads": 2}, "turns 12 numbers by angles for 8"),
         ((B, N, S, H), (B, S, H // 2), {"rotary_embedding_dim": 4}, "turns 4 numbers by angles for 8"),
         ((B, N, S, H), (B, S, H // 2), {"num_heads": -1}, "num_heads = -1, needed at least 0"),
+        ((B, N, S, H), (B, S, H // 2), {"num_heads": 2}, "num_heads = 2 and 3 heads"),
         ((B, N, S, H), (9, H // 2), {}, "angles of rank 2, needed 3"),
         ((S, H), (B, S, H // 2), {}, "input of rank 2, needed 3 or 4"),
     ],
