@@ -32,6 +32,7 @@ lowered func below() -> (y: i32[{w}], z: i32[{w}]) over (m, n) {{
 """
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("stride", [1, -1, 3, -5, 100, 40_000, 1 << 40])
 @pytest.mark.parametrize("width", [4, 16, 64])
 @pytest.mark.parametrize("level", LEVELS)
@@ -65,6 +66,7 @@ lowered func apart(x: f32[2*n]) -> (y: f32[n], z: f32[n]) over (n) {
 """
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 15, 16, 17, 31, 40])
 @pytest.mark.parametrize("level", LEVELS)
 def test_elements_apart_under_a_mask(level: str, n: int) -> None:
@@ -108,6 +110,7 @@ lowered func narrow() -> (y: i32[{w}], z: f32[{w}]) over (m) {{
 """
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("stride", [1, -3, 40_000, 1 << 33])
 @pytest.mark.parametrize("width", [4, 16])
 @pytest.mark.parametrize("level", LEVELS)

@@ -256,6 +256,7 @@ def test_rows_by_one_column_are_added_along_the_rows(terms: int, rule: str) -> N
     hold_law(f, s, ())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kept", [0, 1, 2])
 @pytest.mark.parametrize(
     ("rows", "rule"), [(32, "rows"), (dim("n"), "rows"), (1, "split_reductions")], ids=str
