@@ -90,9 +90,7 @@ def _sum(x: te.Tensor, windows: Windows, n: Int, c: Int, offsets: Sequence[Int])
     """Return the sum of what windows have for an element of the padded image."""
     count = windows.count
     met = [windows.meeting(i, offset, x.shape[2 + count + i]) for i, offset in enumerate(offsets)]
-    inside: te.ScalarValue | None = None
-    for one in met:
-        inside = te.all_of(inside, one.inside)
+    inside = te.all_of(*(one.inside for one in met))
     value = x[(n, c, *(one.tap for one in met), *(one.window for one in met))]
     return te.sum_over([one.axis for one in met], te.guarded(inside, value.cast(widened(x.dtype)), 0))
 

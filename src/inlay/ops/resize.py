@@ -142,27 +142,31 @@ def _place_along(
     def place(i: Int) -> te.ScalarValue:
         return _clamped(_nearest(a.nearest, _coordinate(a, axis, i, old, new)), old)
 
-    return _tabled_place(place, old, shape) if axis == len(shape) - 1 else place
+    return _place_table(place, old, new) if _has_tables(axis, shape) else place
 
 
-def _tabled(value: Callable[[Int], te.ScalarValue], shape: Sequence[Int]) -> Callable[[Int], te.ScalarValue]:
-    """Return a value of the last index by a table of it: computed once, where it would be for each row.
+def _has_tables(axis: int, shape: Sequence[Int]) -> bool:
+    """Whether places and weights along an axis are in tables, computed once and not for each row.
 
-    Of short rows it is written out, with numbers for indices.
+    Of short rows they are written out, with numbers for indices.
     """
     *others, count = shape
-    if all(n.value == 1 for n in others) or (count.value is not None and count.value < SHORT):
-        return value
-    table = te.compute(shape[-1:], value, name="resize")
+    is_long = count.value is None or count.value >= SHORT
+    return axis == len(others) and is_long and any(n.value != 1 for n in others)
+
+
+def _table(value: Callable[[Int], te.ScalarValue], count: Int) -> Callable[[Int], te.ScalarValue]:
+    """Return a value of an index, by a table of it."""
+    table = te.compute((count,), value, name="resize")
     return lambda i: table[i]
 
 
-def _tabled_place(
-    place: Callable[[Int], te.ScalarValue], old: Int, shape: Sequence[Int]
+def _place_table(
+    place: Callable[[Int], te.ScalarValue], old: Int, count: Int
 ) -> Callable[[Int], te.ScalarValue]:
-    """Return an index into an axis by a table of numbers that are as wide as elements, where they fit."""
+    """Return an index into an axis, by a table of numbers that are as wide as elements where they fit."""
     dtype = I32 if old.value is not None and old.value <= 2**31 else I64
-    table = _tabled(lambda i: place(i).cast(dtype), shape)
+    table = _table(lambda i: place(i).cast(dtype), count)
     return lambda i: table(i).cast(I64)
 
 
@@ -202,14 +206,15 @@ def _along(
 
 def _taps_along(a: ResizeAttrs, axis: int, old: Int, shape: Sequence[Int]) -> Callable[[Int], Sequence[Tap]]:
     """Return the taps of an element, by its index along the axis."""
-    if axis < len(shape) - 1:
-        return lambda i: _taps(a, axis, i, old, shape[axis])
+    new = shape[axis]
 
-    def tap(i: Int, k: int) -> Tap:
-        return _taps(a, axis, i, old, shape[axis])[k]
+    def taps(i: Int) -> list[Tap]:
+        return _taps(a, axis, i, old, new)
 
+    if not _has_tables(axis, shape):
+        return taps
     tables = [
-        (_tabled_place(lambda i, k=k: tap(i, k)[0], old, shape), _tabled(lambda i, k=k: tap(i, k)[1], shape))
+        (_place_table(lambda i, k=k: taps(i)[k][0], old, new), _table(lambda i, k=k: taps(i)[k][1], new))
         for k in range(2 if a.mode is Mode.LINEAR else 4)
     ]
     return lambda i: [(place(i), weight(i)) for place, weight in tables]

@@ -139,9 +139,7 @@ def _compute(a: ConvTransposeAttrs, operands: Sequence[te.Tensor], result: Tenso
     def body(n: Int, o: Int, *at: Int) -> te.ScalarValue:
         c = te.reduce_axis("c", per_group)
         met = [windows.meeting(i, u + windows.before[i], x.shape[2 + i]) for i, u in enumerate(at)]
-        inside: te.ScalarValue | None = None
-        for one in met:
-            inside = te.all_of(inside, one.inside)
+        inside = te.all_of(*(one.inside for one in met))
         group = floordiv(o, w.shape[1]) if a.groups > 1 else lit(0)
         channel = group * per_group + c
         value = x[(n, channel, *(one.window for one in met))].cast(wide)

@@ -18,13 +18,15 @@ from inlay.loop.scalar import IntrinsicOp
 from inlay.loop.verify import check
 from inlay.lower.lower import lower
 from inlay.machine.target import Target
+from inlay.schedule.choose import Decision
 from inlay.schedule.state import Schedule, Step
 from tests.loop_equal import equal
 
 
-def gave_up(s: Schedule) -> list[tuple[str, Diagnostic]]:
+def gave_up(s: Schedule | Decision) -> list[tuple[str, Diagnostic]]:
     """Return the rules that began with a function and did not come to an end, with their reasons."""
-    return [found for found in s.refusals if found[1].id != "schedule.class"]
+    refusals = s.refusals if isinstance(s, Schedule) else s.refused
+    return [found for found in refusals if found[1].id != "schedule.class"]
 
 
 def small_integers(f: LoopFunction, dims: tuple[int, ...]) -> list[np.ndarray]:

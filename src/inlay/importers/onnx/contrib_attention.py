@@ -19,7 +19,7 @@ from inlay.arith import dtype as dt
 from inlay.arith.expr import Int, lit
 from inlay.importers.onnx.node import Node, Rule
 from inlay.importers.onnx.ops_quantized import parameter
-from inlay.importers.onnx.ops_rotary import rotated, split_heads
+from inlay.importers.onnx.ops_rotary import rotated_heads, split_heads
 from inlay.importers.onnx.term import Term, arange, concat, constant, integers, term
 from inlay.importers.onnx.values import OnnxValue
 
@@ -202,19 +202,18 @@ def _rotary(node: Node) -> OnnxValue:
     turned = node.int("rotary_embedding_dim", 0) or 2 * half
     if turned != 2 * half:
         raise node.invalid(f"turns {turned} numbers by angles for {2 * half}")
+    y, steps = x, 2
     if x.rank == 3:
-        steps = x.shape[1]
         width = x.shape[2].value or 0
-        y, dims = split_heads(x, node.int("num_heads", 0) or width // max(turned, 1)), (steps, lit(1))
-    else:
-        steps = x.shape[2]
-        y, dims = x, (lit(1), steps)
+        y, steps = split_heads(x, node.int("num_heads", 0) or width // max(turned, 1)), 1
+    count = x.shape[steps]
     if places.rank == 1:
-        at = (arange(node, steps) + places.reshape()).reshape(1, *dims)
+        at = (arange(node, count) + places.reshape()).reshape(1, count)
     else:
-        at = places.reshape(x.shape[0], *dims)
+        at = places.reshape(x.shape[0], count)
     c, s = (table.gather(at) for table in (cos, term(node, 3)))
-    return rotated(y, c, s, interleaved=node.flag("interleaved")).reshape(*x.shape).value
+    y = rotated_heads(y, c, s, steps=steps, interleaved=node.flag("interleaved"))
+    return y.reshape(*x.shape).value
 
 
 RULES: Mapping[str, Rule] = {

@@ -47,6 +47,13 @@ def rotated(x: Term, cos: Term, sin: Term, *, interleaved: bool) -> Term:
     return y if size == count else concat([y, x.part(last, count, size)], last)
 
 
+def rotated_heads(x: Term, cos: Term, sin: Term, *, steps: int, interleaved: bool) -> Term:
+    """Turn heads, of which `steps` is the axis of the tokens, by angles `[B or 1, S, R/2]`."""
+    dims = list(cos.shape)
+    dims.insert(3 - steps, lit(1))
+    return rotated(x, cos.reshape(*dims), sin.reshape(*dims), interleaved=interleaved)
+
+
 def _rotary(node: Node) -> OnnxValue:
     """Inputs: x `[B, N, S, H]` or `[B, S, N*H]`; cosines and sines.
 
@@ -56,15 +63,13 @@ def _rotary(node: Node) -> OnnxValue:
     _check(node, x, tables)
     if node.has(3):
         tables = [table.gather(term(node, 3)) for table in tables]
-    y = split_heads(x, node.int("num_heads", 0)) if x.rank == 3 else x
-    batch, steps, half = tables[0].shape
-    said = node.int("rotary_embedding_dim", 0)
+    y, steps = (split_heads(x, node.int("num_heads", 0)), 1) if x.rank == 3 else (x, 2)
+    said, half = node.int("rotary_embedding_dim", 0), tables[0].shape[-1]
     turned = lit(said) if said else y.shape[3]
     if (turned - half * 2).value not in (0, None):
         raise node.invalid(f"turns {turned} numbers by angles for {half * 2}")
-    dims = (batch, steps, 1, half) if x.rank == 3 else (batch, 1, steps, half)
-    cos, sin = (t.reshape(*dims) for t in tables)
-    return rotated(y, cos, sin, interleaved=node.flag("interleaved")).reshape(*x.shape).value
+    y = rotated_heads(y, *tables, steps=steps, interleaved=node.flag("interleaved"))
+    return y.reshape(*x.shape).value
 
 
 def _check(node: Node, x: Term, tables: Sequence[Term]) -> None:

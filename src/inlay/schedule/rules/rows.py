@@ -266,9 +266,9 @@ def _runs_along(block: Block, sym: Sym, extent: Int, least: int, *, down: bool =
     for load in loads_of(block.body):
         if load.buffer in written or not any(sym in symbols(e) for e in load.indices):
             continue
-        step = coefficient(flat_index(load.buffer, load.indices), sym)
         if not down and any(sym in symbols(e) for e in load.indices[:-1]):
             return False
+        step = coefficient(flat_index(load.buffer, load.indices), sym)
         if step is None or step.value is None or not 1 <= step.value <= MOST_APART:
             return False
         found = True

@@ -28,29 +28,25 @@ ROWS = (4, 2)
 2, 4, 8 and 16: 413, 313, 277, 275, 262)."""
 
 
-def share_places(s: Schedule, block: str, rows: str) -> str:
+def share_places(s: Schedule, block: str, rows: str) -> None:
     """Let iterations of a loop around vectors compute places of elements once for several of them.
 
     Args:
         s: the schedule.
         block: in vectors.
         rows: a loop around them.
-
-    Returns:
-        The loop in place of that one: itself where nothing is shared.
     """
     loops = s.loops_of(block)
     inside = loops[loops.index(rows) + 1 :]
     extent = s.loop(rows).extent.value or 1
     count = next((n for n in ROWS if extent % n == 0 and extent > n), 1)
     if count == 1 or len(inside) < 2 or len(list(blocks_of(s.loop(rows)))) > 1:
-        return rows
+        return
     if not _has_shared(s.block(block), s.loop(rows).var, {s.loop(x).var for x in inside}):
-        return rows
+        return
     outer, inner = split(s, rows, count)
     reorder(s, [outer, *inside[:-1], inner])
     unroll(s, inner)
-    return outer
 
 
 def _has_shared(block: Block, row: Sym, lanes: set[Sym]) -> bool:
