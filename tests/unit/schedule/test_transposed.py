@@ -99,6 +99,31 @@ def test_lines_of_the_result_are_filled_before_the_next_tile(rows: int, extents:
     assert found == extents
 
 
+@pytest.mark.parametrize("columns", [7, 8], ids=str)
+def test_threads_share_the_rows_of_one_line(columns: int) -> None:
+    """Those of columns that are left over too, beside the others."""
+    f = permuted((1600, columns), (1, 0))
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    assert text.count('loads="transposed"') == {7: 2, 8: 1}[columns]
+    outermost = [
+        line.split("0..")[1].split(" (")[0] for line in text.splitlines() if line.startswith("  for ")
+    ]
+    assert outermost == ["100 parallel"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "extents"),
+    [(20, [8, 2, 8, 4, 2, 2, 4, 8, 2, 2, 2, 4]), (9, [8, 8, 4, 2, 2, 4, 4, 16]), (8, [64, 4, 2, 2, 4])],
+    ids=str,
+)
+def test_few_columns_that_are_pages_apart_are_written_at_once(columns: int, extents: list[int]) -> None:
+    """In blocks of rows: lines, rows, parts of a line, vectors, columns, lanes; then what is left over."""
+    f = permuted((512, columns), (1, 0), F64)
+    text = print_function(hold_law(f, schedule(f, TARGET)))
+    found = [int(line.split("0..")[1].split()[0]) for line in text.splitlines() if "for " in line]
+    assert [n for n in found if n > 1] == extents
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((3, 85, 160), F32), ((3, 160, 85), F32), ((3, 45, 64), U8), ((3, 64, 44), U8), ((2, 3, 85, 40), F32)],

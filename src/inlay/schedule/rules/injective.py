@@ -32,8 +32,11 @@ def injective(s: Schedule, target: Target) -> None:
     """
     require_no_reduction(s)
     merge_axes(s)
-    outermost = [vectorize_points(s, block, target) for block in s.block_names()]
-    for loop in _merged(s, [x for x in outermost if x is not None]):
+    for block in s.block_names():
+        vectorize_points(s, block, target)
+    # What was peeled off a nest has one of its own.
+    nests = [s.loops_of(block) for block in s.block_names()]
+    for loop in _merged(s, list(dict.fromkeys(x[0] for x in nests if x))):
         parallelize(s, loop)
 
 

@@ -11,6 +11,12 @@ lanes, and of 16 bytes of each, is loaded row by row, and transposed by shuffles
 The tile of a whole line of the cache is read before the next one is, and where a vector is less than a line,
 those of a line are written one after the other. Each result takes log2(16 bytes) shuffles of a vector, where
 elements one by one take a load and a store each.
+
+Columns of the result that are whole pages apart, as planes of images are, share a set of the first cache.
+More of them than it has ways would each push the other out, so then a line is as many as it has, and rows
+are in blocks that stay in it until all lines have read them:
+
+    for block of rows { for line of columns { for tile of rows in the block { ... } } }
 """
 
 from __future__ import annotations
@@ -20,9 +26,10 @@ from collections.abc import Sequence
 from inlay.arith.expr import Int, Sym, coefficient, substitute, to_int
 from inlay.loop.buffer import flat_index
 from inlay.loop.scalar import Load, Select
-from inlay.loop.stmt import Block, For
+from inlay.loop.stmt import Block, For, Store
 from inlay.loop.walk import blocks_of, loads_of, own_scalars, scalars_below, stores_of
 from inlay.schedule.primitives.annotate import annotate
+from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
@@ -36,18 +43,23 @@ MOST_APART = 4
 """Elements between lanes, at most, where all vectors that they are in are loaded and shuffled."""
 _FEWEST_LANES = 4
 _LINE = 64
+_PAGE = 4096
+_MOST_STREAMS = 8
+"""Columns that are written at once where they share a set of the first cache: it has eight ways or more."""
+_BLOCK = 8
+"""Tiles of rows that are read again for other columns before the next ones are."""
 
 
-def step_of(block: Block, load: Load, loop: Sym) -> int | None:
-    """Return how many elements a load goes on with each iteration of a loop; None where that is no number."""
-    step = coefficient(_place_of(block, load), loop)
+def step_of(block: Block, access: Load | Store, loop: Sym) -> int | None:
+    """Return how many elements an access goes on with each iteration of a loop; None if that is no number."""
+    step = coefficient(_place_of(block, access), loop)
     return None if step is None else step.value
 
 
-def _place_of(block: Block, load: Load) -> Int:
-    """Return which element of its buffer a load reads, by the loops around the block."""
+def _place_of(block: Block, access: Load | Store) -> Int:
+    """Return which element of its buffer is read or written, by the loops around the block."""
     bound = {i.sym: x for i, x in zip(block.iters, block.bindings, strict=True)}
-    return substitute(flat_index(load.buffer, load.indices), bound)
+    return substitute(flat_index(access.buffer, access.indices), bound)
 
 
 def distances_of(block: Block, load: Load, loop: Sym, lanes: int) -> list[int] | None:
@@ -96,6 +108,14 @@ def _power_within(n: int) -> int:
     return 1 << n.bit_length() >> 1
 
 
+def _are_pages_apart(s: Schedule, outside: str) -> bool:
+    """Whether columns of the result lie whole pages apart, and so in one set of the first cache."""
+    loop = s.loop(outside)
+    block = next(blocks_of(loop))
+    steps = [(x.buffer.dtype.itemsize, step_of(block, x, loop.var)) for x in stores_of(block.body)]
+    return any(step is not None and size * step % _PAGE == 0 for size, step in steps)
+
+
 def _vectors_of_line(s: Schedule, loop: str, lanes: int) -> int:
     """Return how many vectors of a result fill a line of the cache, which the next tile finds gone."""
     block, count = next(blocks_of(s.loop(loop))), s.loop(loop).extent.value
@@ -134,24 +154,65 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
         lanes: of a vector.
     """
     _peel_rows(s, around, columns, lanes)
-    outside, *middle, loop = around
-    line, count = _LINE // PIECE * columns, s.loop(outside).extent.value
-    if count is not None and count < 2 * line:
-        line = count - count % columns
-    if count is not None and count % line:
-        names = peel(s, outside, count - count % line)
-        if (rest := _power_within(min(count % line, columns))) > 1:
-            transpose_tiles(s, [names[x] for x in around], rest, lanes)
+    count = s.loop(around[0]).extent.value
+    if not _are_pages_apart(s, around[0]):
+        line = _LINE // PIECE * columns
+        if count is not None and count < 2 * line:
+            line = count - count % columns
+        return _tiles(s, around, (line, columns, lanes), 1)
+    columns = min(columns, _MOST_STREAMS)
+    is_one = count is not None and count <= _MOST_STREAMS
+    tiles = (s.loop(around[-1]).extent.value or 0) // (lanes * _vectors_of_line(s, around[-1], lanes))
+    return _tiles(
+        s, around, (_MOST_STREAMS, columns, lanes), 1 if is_one else min(tiles & -tiles or 1, _BLOCK)
+    )
+
+
+def _tiles(s: Schedule, around: Sequence[str], sizes: tuple[int, int, int], block: int) -> str:
+    """Cut loops, given as for `transpose_tiles`, into tiles, and columns that are left over likewise.
+
+    Args:
+        s: the schedule.
+        around: the loops.
+        sizes: columns of a line, columns of a tile, lanes of a vector.
+        block: tiles of rows of which all lines are done before the next ones.
+    """
+    (outside, *middle, loop), (line, columns, lanes) = around, sizes
+    count, vectors = s.loop(outside).extent.value, _vectors_of_line(s, loop, lanes)
+    if count is not None:
+        line = min(line, count - count % columns)
+        if count % line:
+            rest = peel(s, outside, count - count % line)
+            _columns_left(s, [rest[x] for x in around], sizes, block)
     lines, within = split(s, outside, line)
     part, column = split(s, within, columns)
-    vectors = _vectors_of_line(s, loop, lanes)
     rows, lane = split(s, loop, lanes)
     inside = [part, column]
     if vectors > 1:
         rows, vector = split(s, rows, vectors)
         inside.insert(1, vector)
-    reorder(s, [*middle, rows, *inside])
     unroll(s, column)
     annotate(s, column, "loads", "transposed")
     vectorize(s, lane)
-    return lines
+    if block > 1:
+        blocks, rows = split(s, rows, block)
+        reorder(s, [*middle, blocks, lines, rows, *inside])
+        return [*middle, blocks][0]
+    reorder(s, [*middle, rows, *inside])
+    # Threads share the rows of a single line.
+    return fuse(s, lines, [*middle, rows][0]) if s.loop(lines).extent == 1 else lines
+
+
+def _columns_left(s: Schedule, around: Sequence[str], sizes: tuple[int, int, int], block: int) -> None:
+    """Cut columns that are left over, as many rows at a time as those before, to be done beside them."""
+    (outside, *middle, loop), (line, columns, lanes) = around, sizes
+    count, rows = s.loop(outside).extent.value or 1, s.loop(loop).extent.value
+    if (columns := min(columns, _power_within(count))) > 1:
+        _tiles(s, around, (line, columns, lanes), block)
+        return
+    tile = block * lanes * _vectors_of_line(s, loop, lanes)
+    if rows is not None and rows % tile == 0:
+        parts, within = split(s, loop, tile)
+        _, row = split(s, within, min(tile, PIECE))
+        unroll(s, row)
+        fuse(s, outside, [*middle, parts][0])
