@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.dtype import BOOL, F32, F64, I16, I32, I64, U16, U32, DType, Kind
+from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I16, I32, I64, U16, U32, DType, Kind
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
 from inlay.codegen.llvm_helpers import FMOD_LANES, HELPERS
@@ -62,6 +62,7 @@ class Operations:
         self.dots = instructions(target.arch, target.features)
         self.helpers: set[str] = set()
         self.declared: set[str] = set()
+        self._moved: dict[tuple[str, DType], str] = {}
 
     # ------------------------------------------------------------------ plumbing
 
@@ -193,7 +194,18 @@ class Operations:
         lanes = max(a.lanes, condition.lanes)
         a, b = self.widen(a, lanes), self.widen(b, lanes)
         text = f"select {condition.typed}, {a.typed}, {b.typed}"
-        return self.pure(text, a.dtype, lanes, condition, a, b)
+        chosen = self.pure(text, a.dtype, lanes, condition, a, b)
+        if (a.text, a.dtype) in self._moved or (b.text, b.dtype) in self._moved:
+            bits = [Value(self.to_memory(x), U16, lanes) for x in (a, b)]
+            self.note_bits(chosen, self.select(condition, *bits).text)
+        return chosen
+
+    def note_bits(self, value: Value, bits: str) -> None:
+        """Say what a 16-bit float is in memory: what is only moved is stored as it was loaded.
+
+        LLVM takes a widening and a narrowing together, but not with a choice in between.
+        """
+        self._moved[value.text, value.dtype] = bits
 
     def unary(self, op: UnaryOp, a: Value) -> Value:
         """Return `op a`."""
@@ -468,14 +480,17 @@ class Operations:
     def to_memory(self, value: Value) -> str:
         """Return what is stored for a value, of the format's memory type."""
         lanes, emit = value.lanes, self.builder
+        if (moved := self._moved.get((value.text, value.dtype))) is not None:
+            return moved
         match value.dtype.name:
             case "bool":
                 return emit.pure(f"zext {value.typed} to {vector('i8', lanes)}", (value.text,))
             case "f16" if self.has_half:
-                return emit.pure(f"fptrunc {value.typed} to {vector('half', lanes)}", (value.text,))
+                half = vector("half", lanes)
+                bits = emit.pure(f"fptrunc {value.typed} to {half}", (value.text,))
+                return emit.pure(f"bitcast {half} {bits} to {vector('i16', lanes)}", (bits,))
             case "f16":
-                bits = self._half_bits(Value(value.text, F32, lanes))
-                return emit.pure(f"bitcast {bits.typed} to {vector('half', lanes)}", (bits.text,))
+                return self._half_bits(Value(value.text, F32, lanes)).text
             case "bf16":
                 return self._bfloat_bits(Value(value.text, F32, lanes)).text
             case _:
@@ -483,6 +498,12 @@ class Operations:
 
     def from_memory(self, text: str, dtype: DType, lanes: int) -> Value:
         """Return the value of what was loaded."""
+        value = self._from_memory(text, dtype, lanes)
+        if dtype in (F16, BF16):
+            self.note_bits(value, text)
+        return value
+
+    def _from_memory(self, text: str, dtype: DType, lanes: int) -> Value:
         emit = self.builder
         match dtype.name:
             case "bool":
@@ -490,12 +511,13 @@ class Operations:
                 zero = "zeroinitializer" if lanes else "0"
                 return Value(emit.pure(f"icmp ne {type} {text}, {zero}", (text,)), dtype, lanes)
             case "f16" if self.has_half:
-                source, target = vector("half", lanes), vector("float", lanes)
-                return Value(emit.pure(f"fpext {source} {text} to {target}", (text,)), dtype, lanes)
+                half = vector("half", lanes)
+                bits = emit.pure(f"bitcast {vector('i16', lanes)} {text} to {half}", (text,))
+                return Value(
+                    emit.pure(f"fpext {half} {bits} to {vector('float', lanes)}", (bits,)), dtype, lanes
+                )
             case "f16":
-                source, target = vector("half", lanes), vector("i16", lanes)
-                bits = emit.pure(f"bitcast {source} {text} to {target}", (text,))
-                return Value(self._half_value(Value(bits, U16, lanes)).text, dtype, lanes)
+                return Value(self._half_value(Value(text, U16, lanes)).text, dtype, lanes)
             case "bf16":
                 wide = self.cast(Value(text, U16, lanes), U32)
                 high = self.binary(BinaryOp.SHL, wide, literal(16, U32, lanes))

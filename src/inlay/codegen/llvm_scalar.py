@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from inlay.arith.dtype import BOOL, F32, I32, I64, DType
+from inlay.arith.dtype import BF16, BOOL, F16, F32, I32, I64, DType
 from inlay.arith.expr import Int, Sym, lit
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder, Carried
@@ -22,7 +22,7 @@ from inlay.codegen.llvm_math import Math
 from inlay.codegen.llvm_memory import Memory
 from inlay.codegen.llvm_narrow import NarrowEmitter
 from inlay.codegen.llvm_ops import Operations
-from inlay.codegen.llvm_types import Value, literal
+from inlay.codegen.llvm_types import Value, literal, vector
 from inlay.codegen.llvm_wide import WideEmitter
 from inlay.loop.dots import plain_sum
 from inlay.loop.scalar import (
@@ -210,6 +210,7 @@ class ScalarEmitter:
         """Evaluate one side only: its loads may be out of bounds where the other is chosen."""
         lanes = self.index.width if self._is_wide(s.then) or self._is_wide(s.otherwise) else 0
         kept: list[Value] = []
+        is_moved = s.dtype in (F16, BF16) and all(_is_move(x) for x in (s.then, s.otherwise))
 
         def arm(side: Scalar) -> Callable[[], list[Carried]]:
             def write() -> list[Carried]:
@@ -217,12 +218,18 @@ class ScalarEmitter:
                 value = self.ops.widen(self._value(side), lanes)
                 self._shared = outside
                 kept.append(value)
-                return [Carried(value.type, value.text)]
+                found = [Carried(value.type, value.text)]
+                if is_moved:
+                    found.append(Carried(vector("i16", lanes), self.ops.to_memory(value)))
+                return found
 
             return write
 
-        [merged] = self.builder.branch(condition.text, arm(s.then), arm(s.otherwise))
-        return Value(merged, kept[0].dtype, lanes)
+        [merged, *bits] = self.builder.branch(condition.text, arm(s.then), arm(s.otherwise))
+        value = Value(merged, kept[0].dtype, lanes)
+        if bits:
+            self.ops.note_bits(value, bits[0])
+        return value
 
     def _is_wide(self, s: Scalar) -> bool:
         """Whether an expression may differ by lane (never says no wrongly)."""
@@ -258,6 +265,11 @@ class ScalarEmitter:
     def negated(self, condition: Value) -> Value:
         """Return the opposite of a truth value."""
         return self.ops.binary(BinaryOp.XOR, condition, literal(1, BOOL, condition.lanes))
+
+
+def _is_move(s: Scalar) -> bool:
+    """Whether a value is one of what is loaded, or a constant."""
+    return isinstance(s, Load | Lit) or (isinstance(s, Select) and _is_move(s.then) and _is_move(s.otherwise))
 
 
 def _index_of(s: Scalar) -> Int | None:

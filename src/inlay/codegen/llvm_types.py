@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inlay.arith.dtype import BF16, F16, F32, DType, Kind
 
 _REGISTER = {"f16": "float", "bf16": "float"}
-_MEMORY = {"bool": "i8", "f16": "half", "bf16": "i16"}
+_MEMORY = {"bool": "i8", "f16": "i16", "bf16": "i16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def memory_element(dtype: DType) -> str:
 
 def suffix(element: str, lanes: int) -> str:
     """Return how an intrinsic's name spells a type: `v16f32`."""
-    short = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(element, element)
+    short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
     return f"v{lanes}{short}" if lanes else short
 
 

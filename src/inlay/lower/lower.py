@@ -10,6 +10,7 @@
     compact_buffers     temporaries shrink to what is touched while they live
     drop_guards         lanes that nothing reads are computed, not left out
     exact_floats        sums of a few small integers in floats, clamps after rounding
+    load_sides          both sides of selects that choose by lane, without a mask
     place_buffers       registers, stack, workspaces
 
 The statements at the top of the result are its phases (see `loop.func`). A function that was written
@@ -30,6 +31,7 @@ from inlay.lower.compact_buffers import compact_buffers
 from inlay.lower.drop_guards import drop_guards
 from inlay.lower.exact_floats import exact_floats
 from inlay.lower.flatten_blocks import flatten_blocks
+from inlay.lower.load_sides import load_sides
 from inlay.lower.partition_loops import partition_loops
 from inlay.lower.place_buffers import place_buffers
 from inlay.lower.simplify import simplify
@@ -80,7 +82,7 @@ def lower(f: LoopFunction, target: Target, hooks: Sequence[Hook] = ()) -> LoopFu
         for hook in hooks:
             body = hook.run(body, target) if hook.after == name else body
     if f.stage is not Stage.LOWERED:
-        body = exact_floats(body, target)
+        body = load_sides(exact_floats(body, target))
     body, workspaces = place_buffers(body, target)
     workspaces = (*f.workspaces, *workspaces)
     return LoopFunction(f.name, f.params, f.n_reads, f.dims, body, Stage.LOWERED, workspaces)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import F32, I8, I32, I64, U8
+from inlay.arith.dtype import F16, F32, I8, I32, I64, U8, DType
 from inlay.arith.expr import Int, to_int
 from inlay.interp import loop as interp
 from inlay.ir.types import TensorType
@@ -364,7 +366,7 @@ def test_contractions_without_a_rule_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "lanes"), [(144, 16), (96, 32), (64, 32), (24, 24), (256, 32)], ids=lambda n: str(n)
+    ("channels", "lanes"), [(144, 32), (96, 32), (64, 32), (24, 16), (256, 32)], ids=lambda n: str(n)
 )
 def test_bytes_are_moved_in_whole_vectors(channels: int, lanes: int) -> None:
     x = te.placeholder((9, channels), U8, "x")
@@ -372,6 +374,28 @@ def test_bytes_are_moved_in_whole_vectors(channels: int, lanes: int) -> None:
     text = scheduled(from_te("f", [x], [y]))
     assert f"in 0..{lanes} vector" in text
     assert "if" not in text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "lanes"),
+    [(U8, 100, [32, 4]), (U8, 31, [16, 8, 4]), (F16, 42, [16, 8]), (U8, 7, [4])],
+)
+def test_rows_of_narrow_elements_end_in_shorter_vectors(dtype: DType, columns: int, lanes: list[int]) -> None:
+    """Of rows that are taken, and of those with a frame."""
+    x, at = te.placeholder((9, columns), dtype, "x"), te.placeholder((5,), I64, "at")
+
+    def taken(i: Int, c: Int) -> te.ScalarValue:
+        return x[te.minimum(te.maximum(at[i], 0), 8), c]
+
+    def framed(i: Int, c: Int) -> te.ScalarValue:
+        is_inside = (te.index(c) >= 1) & (te.index(c) <= columns)
+        return te.select(is_inside, x[i, c - 1], te.const(7, dtype))
+
+    rows = from_te("f", [x, at], [te.compute((5, columns), taken, name="y")])
+    frames = from_te("f", [x], [te.compute((9, columns + 2), framed, name="y")])
+    for f in (rows, frames):
+        ends = re.findall(r"in (\d+)\.\.(\d+) vector", scheduled(f))
+        assert [int(end) - int(first) for first, end in ends] == lanes
 
 
 @pytest.mark.parametrize("fill", [0, 3])

@@ -27,11 +27,13 @@ from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.fuse import fuse
 from inlay.schedule.primitives.parallel import parallel
+from inlay.schedule.primitives.peel import peel
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.split_cases import split_cases
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.shared_places import computed_places
 from inlay.schedule.rules.transposed import MOST_APART, distances_of, step_of, tile_of, transpose_tiles
 from inlay.schedule.state import Illegal, Schedule, Step, illegal
 
@@ -284,17 +286,32 @@ def vectorize_cases(s: Schedule, loop: str, target: Target) -> None:
     """Split an innermost loop into vectors, apart from elements that do not lie side by side.
 
     Where a select says which are which, each range has a loop of its own: the middle of a padded line is a
-    copy, and only its ends are mirrored.
+    copy, and only its ends are mirrored. So does what is left over of a row behind whole vectors, by shorter
+    ones, if elements are too narrow to be masked.
     """
     block, var = next(blocks_of(s.loop(loop))), s.loop(loop).var
     parts: tuple[str, ...] = ()
-    if is_strided(block, var) and is_contiguous(block, var):
+    is_row_of_narrow = is_narrow(block) and s.loops_of(block.name)[0] != loop
+    if is_contiguous(block, var) and (is_strided(block, var) or is_row_of_narrow):
         with contextlib.suppress(Illegal):
             parts = split_cases(s, block.name, loop)
+    is_scattered = is_strided(block, var) or any(var in at for at in computed_places(block))
+    if not parts and is_row_of_narrow and not is_scattered:
+        parts = _whole_and_rest(s, loop, target)
     for part in parts:
         vectorize_cases(s, part, target)
     if not parts:
         vectorize_nest(s, loop, target)
+
+
+def _whole_and_rest(s: Schedule, loop: str, target: Target) -> tuple[str, ...]:
+    """Cut a row behind its last whole vector, of fewer lanes if it is short; empty where that is its end."""
+    body = s.loop(loop)
+    extent, lanes = body.extent.value or 0, width(next(blocks_of(body)), target, body.var)
+    while lanes > extent:
+        lanes //= 2
+    rest = extent % lanes if lanes >= SHORT else 0
+    return (loop, peel(s, loop, extent - rest)[loop]) if rest else ()
 
 
 def is_strided(block: Block, loop: Sym) -> bool:

@@ -42,22 +42,23 @@ def share_places(s: Schedule, block: str, rows: str) -> None:
     count = next((n for n in ROWS if extent % n == 0 and extent > n), 1)
     if count == 1 or len(inside) < 2 or len(list(blocks_of(s.loop(rows)))) > 1:
         return
-    if not _has_shared(s.block(block), s.loop(rows).var, {s.loop(x).var for x in inside}):
+    row, lanes = s.loop(rows).var, {s.loop(x).var for x in inside}
+    if not any(row not in at and at & lanes for at in computed_places(s.block(block))):
         return
     outer, inner = split(s, rows, count)
     reorder(s, [outer, *inside[:-1], inner])
     unroll(s, inner)
 
 
-def _has_shared(block: Block, row: Sym, lanes: set[Sym]) -> bool:
-    """Whether a block computes a place for each lane that is the same in all rows."""
+def computed_places(block: Block) -> Iterator[set[Sym]]:
+    """Yield the loops that each index depends on which a block computes from numbers that it loads."""
     loops = {i.sym: {*symbols(x)} for i, x in zip(block.iters, block.bindings, strict=True)}
     for let in stmts_below(block.body):
         if isinstance(let, Let):
             loops[let.sym] = {v for x in _read(let.value) for v in loops.get(x, ())}
     places = {x for load in loads_of(block) for e in load.indices for x in symbols(e)}
     iters = {i.sym for i in block.iters}
-    return any(row not in loops[x] and loops[x] & lanes for x in places - iters if x in loops)
+    yield from (loops[x] for x in places - iters if x in loops)
 
 
 def _read(x: Scalar) -> Iterator[Sym]:
