@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I16, I32, I64, U16, U32, DType, Kind
+from inlay.arith.dtype import BF16, BOOL, F16, F32, F64, I32, I64, U16, U32, DType, Kind
 from inlay.base.diagnostics import InternalError
 from inlay.codegen.llvm_builder import Builder
 from inlay.codegen.llvm_helpers import FMOD_LANES, HELPERS
+from inlay.codegen.llvm_short_floats import bfloat_bits, half_bits, half_value, round_to_odd
 from inlay.codegen.llvm_types import Value, literal, memory_element, register_element, suffix, vector
 from inlay.loop.scalar import COMPARISONS, BinaryOp, UnaryOp
 from inlay.machine.dot_products import instructions
@@ -443,30 +444,11 @@ class Operations:
             return self._conversion("fpext", value, to)
         if source.bits == 64:
             if to.bits == 16:
-                narrow = self._round_to_odd(value)
+                narrow = round_to_odd(self, value)
                 return self.rounded(Value(narrow.text, to, lanes))
             return self._conversion("fptrunc", value, to)
         # Registers hold 16-bit floats as f32, so widening is nothing and narrowing is rounding.
         return self.rounded(Value(value.text, to, lanes))
-
-    def _round_to_odd(self, value: Value) -> Value:
-        """f64 to f32 such that rounding again to 16 bits is as rounding once (Boldo 2008)."""
-        lanes = value.lanes
-        near = self._conversion("fptrunc", value, F32)
-        back = self._conversion("fpext", near, F64)
-        bits = self.bitcast(near, I32)
-        odd = self.compare(
-            BinaryOp.NE, self.binary(BinaryOp.AND, bits, literal(1, I32, lanes)), literal(0, I32, lanes)
-        )
-        exact = self.compare(BinaryOp.EQ, back, value)
-        magnitude, wide = self.call("fabs", F64, value), self.call("fabs", F64, back)
-        # One step toward the true value: up where the rounding went down, down where it went up.
-        step = self.select(
-            self.compare(BinaryOp.LT, wide, magnitude), literal(1, I32, lanes), literal(-1, I32, lanes)
-        )
-        nan = self.compare(BinaryOp.NE, value, value)
-        keep = self.binary(BinaryOp.OR, self.binary(BinaryOp.OR, odd, exact), nan)
-        return self.bitcast(self.select(keep, bits, self.add(bits, step)), F32)
 
     def bitcast(self, value: Value, to: DType) -> Value:
         """Return the same bits as another format of equal width."""
@@ -490,9 +472,9 @@ class Operations:
                 bits = emit.pure(f"fptrunc {value.typed} to {half}", (value.text,))
                 return emit.pure(f"bitcast {half} {bits} to {vector('i16', lanes)}", (bits,))
             case "f16":
-                return self._half_bits(Value(value.text, F32, lanes)).text
+                return half_bits(self, Value(value.text, F32, lanes)).text
             case "bf16":
-                return self._bfloat_bits(Value(value.text, F32, lanes)).text
+                return bfloat_bits(self, Value(value.text, F32, lanes)).text
             case _:
                 return value.text
 
@@ -517,69 +499,13 @@ class Operations:
                     emit.pure(f"fpext {half} {bits} to {vector('float', lanes)}", (bits,)), dtype, lanes
                 )
             case "f16":
-                return Value(self._half_value(Value(text, U16, lanes)).text, dtype, lanes)
+                return Value(half_value(self, Value(text, U16, lanes)).text, dtype, lanes)
             case "bf16":
                 wide = self.cast(Value(text, U16, lanes), U32)
                 high = self.binary(BinaryOp.SHL, wide, literal(16, U32, lanes))
                 return Value(self.bitcast(high, F32).text, dtype, lanes)
             case _:
                 return Value(text, dtype, lanes)
-
-    def _bfloat_bits(self, value: Value) -> Value:
-        """Round f32 to bf16 bits: to nearest even, NaN stays a quiet NaN."""
-        lanes = value.lanes
-        bits = self.bitcast(value, U32)
-        upper = self.binary(BinaryOp.SHR, bits, literal(16, U32, lanes))
-        odd = self.binary(BinaryOp.AND, upper, literal(1, U32, lanes))
-        bias = self.add(odd, literal(0x7FFF, U32, lanes))
-        rounded = self.binary(BinaryOp.SHR, self.add(bits, bias), literal(16, U32, lanes))
-        quiet = self.binary(BinaryOp.OR, upper, literal(0x40, U32, lanes))
-        is_nan = self.compare(BinaryOp.NE, value, value)
-        return self.cast(self.select(is_nan, quiet, rounded), U16)
-
-    def _half_value(self, bits: Value) -> Value:
-        """f16 bits to f32 with integer operations, for machines that cannot convert."""
-        lanes = bits.lanes
-        wide = self.cast(bits, U32)
-
-        def number(x: int) -> Value:
-            return literal(x, U32, lanes)
-
-        sign = self.binary(BinaryOp.SHL, self.binary(BinaryOp.AND, wide, number(0x8000)), number(16))
-        rest = self.binary(BinaryOp.AND, wide, number(0x7FFF))
-        moved = self.bitcast(self.binary(BinaryOp.SHL, rest, number(13)), F32)
-        # The exponent is rebased by a multiplication, which also makes subnormals normal.
-        scaled = self.mul(moved, literal(2.0**112, F32, lanes))
-        special = self.compare(BinaryOp.LE, number(0x7C00), rest)
-        infinite = self.binary(BinaryOp.OR, self.bitcast(scaled, U32), number(0x7F800000))
-        magnitude = self.select(special, infinite, self.bitcast(scaled, U32))
-        return self.bitcast(self.binary(BinaryOp.OR, magnitude, sign), F32)
-
-    def _half_bits(self, value: Value) -> Value:
-        """f32 to f16 bits with integer operations: to nearest even, NaN stays a quiet NaN."""
-        lanes = value.lanes
-
-        def number(x: int) -> Value:
-            return literal(x, U32, lanes)
-
-        bits = self.bitcast(value, U32)
-        sign = self.binary(BinaryOp.AND, bits, number(0x80000000))
-        rest = self.binary(BinaryOp.XOR, bits, sign)
-        odd = self.binary(BinaryOp.AND, self.binary(BinaryOp.SHR, rest, number(13)), number(1))
-        # Normal results: rebase the exponent and round by adding just under half a unit.
-        rebased = self.add(self.add(rest, number(0xC8000FFF)), odd)
-        normal = self.binary(BinaryOp.SHR, rebased, number(13))
-        # Subnormal results: adding a float whose unit is the smallest f16 rounds in hardware.
-        magic = number(126 << 23)
-        aligned = self.add(self.bitcast(rest, F32), self.bitcast(magic, F32))
-        tiny = self.binary(BinaryOp.SUB, self.bitcast(aligned, U32), magic)
-        finite = self.select(self.compare(BinaryOp.LT, rest, number(113 << 23)), tiny, normal)
-        is_nan = self.compare(BinaryOp.LT, number(0x7F800000), rest)
-        special = self.select(is_nan, number(0x7E00), number(0x7C00))
-        overflows = self.compare(BinaryOp.LE, number(143 << 23), rest)
-        magnitude = self.select(overflows, special, finite)
-        shifted = self.binary(BinaryOp.SHR, sign, number(16))
-        return self.cast(self.binary(BinaryOp.OR, magnitude, shifted), I16)
 
     def mul_high(self, a: Value, b: Value) -> Value:
         """Return the upper half of the double-width product of integers."""
