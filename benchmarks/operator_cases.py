@@ -198,6 +198,12 @@ def binary() -> Iterator[Call]:
             yield Call("PRelu", {"x": floats(*a), "y": floats(*b)})
     for op, of in itertools.product(("Add", "Mul", "Sub", "Div", "Max", "Less"), TYPES.values()):
         yield Call(op, {"x": of(512, 1000), "y": np.abs(of(512, 1000)) + of(1).dtype.type(1)})
+    for of in TYPES.values():
+        yield Call("Add", {"x": of(300, 100), "y": of(100)})
+        yield Call("Mul", {"x": of(8, 60, 30), "y": of(60, 1)})
+        yield Call("Greater", {"x": of(300, 100), "y": of(300, 1)})
+        yield Call("Equal", {"x": of(512, 1000), "y": of(512, 1000)})
+        yield Call("Clip", {"x": of(512, 1000)}, {}, {"low": of(), "high": of()})
     for op, of in itertools.product(("Div", "Mod"), (TYPES["u8"], TYPES["i32"], TYPES["i64"])):
         yield Call(op, {"x": of(512, 1000)}, {}, {"y": np.array(7, of(1).dtype)})
     yield Call("Mod", {"x": floats(512, 1000), "y": positive(512, 1000)}, {"fmod": 1})
@@ -223,6 +229,9 @@ def reductions() -> Iterator[Call]:
         for axis in (0, 1):
             if of is not TYPES["u8"] or op == "ReduceMax":
                 yield Call(op, {"x": of(1000, 1000)}, {}, {"axes": i64(axis)})
+    for of, axis in itertools.product(TYPES.values(), (1, 2)):
+        yield Call("ReduceMax", {"x": of(8, 60, 100)}, {"keepdims": 0}, {"axes": i64(axis)})
+        yield Call("ReduceMin", {"x": of(60, 100, 7)}, {}, {"axes": i64(axis)})
     yield Call("ReduceMax", {"x": floats(1000000, 4)}, {}, {"axes": i64(0)})
     yield Call("ReduceMean", {"x": floats(4, 100000)}, {}, {"axes": i64(0)})
     yield Call("ReduceMax", {"x": floats(1000000)}, {}, {"axes": i64(0)})
@@ -355,6 +364,15 @@ def views() -> Iterator[Call]:
         yield Call("Pad", {"x": of(8, 64, 28, 28)}, {}, {"p": i64(0, 0, 1, 1, 0, 0, 1, 1)})
         yield Call("Transpose", {"x": of(8, 128, 12, 64)}, {"perm": [0, 2, 1, 3]})
         yield Call("Tile", {"x": of(16, 64, 10)}, {}, {"r": i64(1, 1, 8)})
+        yield Call("Slice", {"x": of(8, 64, 56, 56)}, {}, {"b": i64(1, 1), "e": i64(50, 50), "a": i64(2, 3)})
+        yield Call("Slice", {"x": of(8, 128, 64)}, {}, {"b": i64(1), "e": i64(64), "a": i64(2), "s": i64(2)})
+        yield Call("Expand", {"x": of(1, 64, 1, 50)}, {}, {"s": i64(8, 64, 30, 50)})
+        yield Call("Split", {"x": of(64, 300)}, {"axis": 1, "num_outputs": 3}, outputs=3)
+        yield Call("DepthToSpace", {"x": of(1, 64, 64, 64)}, {"blocksize": 2}, {}, 13)
+        yield Call("Trilu", {"x": of(12, 256, 256)})
+        yield Call("Where", {"c": booleans(300, 1), "x": of(300, 1000), "y": of(1, 1000)})
+        yield Call("Where", {"c": booleans(300, 1001), "x": of(300, 1001), "y": of()})
+        yield Call("Pad", {"x": of(1, 3, 224, 224)}, {"mode": "reflect"}, {"p": i64(0, 0, 3, 3, 0, 0, 3, 3)})
 
 
 def gathers() -> Iterator[Call]:
@@ -387,6 +405,13 @@ def gathers() -> Iterator[Call]:
     yield Call("Compress", {"x": floats(10000, 64)}, {"axis": 0}, {"c": booleans(10000)})
     for of in TYPES.values():
         yield Call("Gather", {"x": of(5000, 100)}, {"axis": 0}, {"i": integers(0, 5000, 3000)})
+        yield Call("Gather", {"x": of(200, 500)}, {"axis": 1}, {"i": integers(0, 500, 300)})
+        yield Call("GatherElements", {"x": of(500, 100), "i": integers(0, 500, 400, 100)}, {"axis": 0})
+        yield Call("GatherND", {"x": of(100, 100, 20)}, {}, {"i": integers(0, 100, 2000, 2)})
+        updates = {"i": _RANDOM.permutation(1000)[:300, None], "u": of(300, 60)}
+        yield Call("ScatterND", {"x": of(1000, 60), **updates})
+        yield Call("NonZero", {"x": of(300, 300)})
+        yield Call("OneHot", {"i": integers(0, 100, 1000)}, {}, {"d": scalar(100, np.int64), "v": of(2)})
 
 
 def windows() -> Iterator[Call]:
@@ -403,6 +428,8 @@ def windows() -> Iterator[Call]:
         how = {"kernel_shape": [size] * axes, "strides": [step] * axes, "pads": [pad] * 2 * axes}
         for op in ("MaxPool", "AveragePool", "LpPool"):
             yield Call(op, {"x": floats(*shape)}, how)
+        for of in (TYPES["f16"], TYPES["u8"], TYPES["f64"]):
+            yield Call("MaxPool", {"x": of(*shape)}, how)
     for shape in ((8, 512, 7, 7), (1, 1280, 7, 7), (1, 64, 112, 112), (32, 3, 32, 32)):
         for op in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"):
             yield Call(op, {"x": floats(*shape)})
@@ -412,6 +439,9 @@ def windows() -> Iterator[Call]:
         if mode != "cubic" or shape[1] == 3:
             scales = {"roi": NONE, "s": np.array([1, 1, ratio, ratio], np.float32)}
             yield Call("Resize", {"x": floats(*shape)}, {"mode": mode}, scales)
+    for of, ratio in itertools.product((TYPES["f16"], TYPES["u8"], TYPES["i32"]), (0.5, 1.5, 2)):
+        scales = {"roi": NONE, "s": np.array([1, 1, ratio, ratio], np.float32)}
+        yield Call("Resize", {"x": of(1, 16, 64, 64)}, {"mode": "nearest"}, scales)
     grid = np.tanh(floats(1, 64, 64, 2))
     for mode in ("bilinear", "nearest", "bicubic"):
         yield Call("GridSample", {"x": floats(1, 64, 64, 64), "g": grid}, {"mode": mode}, {}, 16)

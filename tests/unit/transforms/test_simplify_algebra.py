@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from inlay.arith.dtype import F32
+from inlay.arith.dtype import F16, F32, F64
 from inlay.ir import make
 from inlay.passes.contract import PassContext
-from tests.unit.transforms.programs import OPS, Program, dims, noise, operators, run, same
+from tests.unit.transforms.programs import OPS, Program, dims, noise, operators, run, same, value_of
 
 
 def simplified(module, ctx: PassContext | None = None):
@@ -100,3 +100,31 @@ def test_what_no_rule_is_about_stays_the_same_object():
 
 
 # --------------------------------------------------------------------------- restraint
+
+
+# --------------------------------------------------------------------------- powers
+
+
+@pytest.mark.parametrize(
+    ("exponent", "found"),
+    [
+        (1.0, {}),
+        (2.0, {"mul": 1}),
+        (3.0, {"mul": 2}),
+        (-1.0, {"reciprocal": 1}),
+        (0.5, {"sqrt": 1, "abs": 1, "equal": 1, "select": 1}),
+        (1.5, {"pow": 1}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [F32, F64, F16], ids=str)
+def test_powers_that_are_products_or_roots(exponent, found, dtype):
+    """Of numbers that have none, of both zeros, and of infinities."""
+    p, n = Program(), dims("n")
+    x = p.input("x", n, dtype=dtype)
+    before = p.module(p.op("pow", x, number(exponent, dtype)))
+    after = simplified(before)
+    assert operators(after) == found
+    values = [0.0, -0.0, 1.0, -2.0, 3.7, 1e-3, np.inf, -np.inf, np.nan]
+    same(before, after, np.array(values, dtype.numpy))
+    if exponent == 0.5:
+        assert not np.signbit(value_of(after, np.array(values, dtype.numpy))[:2]).any()

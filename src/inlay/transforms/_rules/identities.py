@@ -1,6 +1,7 @@
 """Operators that do nothing, undo each other, or are a cheaper one in disguise.
 
-The values are the same to the bit, except that adding zero to minus zero gives zero.
+The values are the same to the bit, except that adding zero to minus zero gives zero, and that powers are
+rounded otherwise.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _idempotent(name: str) -> Rule:
 
 
 def _power(matched: RuleMatch) -> Expr | None:
-    """Small whole powers are products."""
+    """Small whole powers are products, and the power of a half is a root."""
     x, y = matched.args
     if matched.type is None or not matched.type.dtype.is_float or x.type != matched.type:
         return None
@@ -72,6 +73,13 @@ def _power(matched: RuleMatch) -> Expr | None:
             return matched.make("mul", (matched.bind("mul", (x, x)), x))
         case -1.0:
             return matched.make("reciprocal", (x,))
+        case 0.5:
+            # Minus zero has the power zero, and minus infinity infinity; neither has such a root.
+            root = matched.bind("abs", (matched.bind("sqrt", (x,)),))
+            low, high = (
+                make.const(np.asarray(n), matched.type.dtype, place=y.place) for n in (-np.inf, np.inf)
+            )
+            return matched.make("select", (matched.bind("equal", (x, low)), high, root))
         case _:
             return None
 
