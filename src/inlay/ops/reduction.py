@@ -389,8 +389,8 @@ def _running(a: CumulativeAttrs, x: Buffer, y: Buffer, start: int, *, multiply: 
     return Seq(tuple(parts))
 
 
-_SIDE_BY_SIDE = (64, 8)
-"""Lines whose totals are carried together: a row of each is 256 bytes of f32, or a vector."""
+_SIDE_BY_SIDE = (128, 32, 8, 4)
+"""Lines whose totals are carried together: of f32 a row of each is half a kilobyte, or a few vectors."""
 
 
 def _running_lines(

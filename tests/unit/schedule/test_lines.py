@@ -38,6 +38,8 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 HEAD = "lowered func f(x: f32[6, 20]) -> (y: f32[6, 20])"
 ALONG = "for j in 1..20 { y[i, j] = y[i, j - 1] + x[i, j] }"
 TOTAL = "alloc t: f32[1] @workspace"
+BLOCKS = f"""{HEAD} {{{{ for i in 0..{{lines}} {{{{ for j in 0..6 {{{{ for l in 0..4 vector {{{{
+    y[j, {{step}}*i + l] = x[j, {{step}}*i + l] }}}} }}}} }}}} }}}}"""
 ADD = "t[0] = t[0] + x[i, j] y[i, j] = t[0]"
 
 
@@ -49,8 +51,15 @@ ADD = "t[0] = t[0] + x[i, j] y[i, j] = t[0]"
         (f"{HEAD} {{ for i in 0..6 {{ y[i, 0] = x[i, 0] {ALONG} }} }}", ["i"]),
         (f"{HEAD} {{ for i in 0..6 {{ {TOTAL} t[0] = x[i, 0] for j in 0..20 {{ {ADD} }} }} }}", ["i"]),
         (f"{HEAD} {{ for i in 0..6 {{ for j in 0..20 {{ y[5 - i, j] = x[i, j] }} }} }}", ["j"]),
+        (BLOCKS.format(step=4, lines=5), ["i"]),
     ],
-    ids=["the wide one goes outside", "a sum along lines", "own temporaries", "lines from below"],
+    ids=[
+        "the wide one goes outside",
+        "a sum along lines",
+        "own temporaries",
+        "lines from below",
+        "some lines together",
+    ],
 )
 def test_lines_are_shared(text: str, found: list[str]) -> None:
     f = parse_function(text)
@@ -71,6 +80,7 @@ def test_lines_are_shared(text: str, found: list[str]) -> None:
         f"{HEAD} {{ for i in 0..3 {{ for j in 0..4 {{ y[i + j, 0] = x[i, j] }} }} }}",
         f"{HEAD} {{ for i in 0..6 {{ y[i, 0] = x[i, 0] }} }}",
         f"{HEAD} {{ for i in 0..6 {{ let k = i64(x[i, 0]) y[k, 0] = x[i, 0] }} }}",
+        BLOCKS.format(step=3, lines=5),
     ],
     ids=[
         "a sum",
@@ -80,6 +90,7 @@ def test_lines_are_shared(text: str, found: list[str]) -> None:
         "of two loops",
         "elements",
         "where data says",
+        "some lines twice",
     ],
 )
 def test_other_loops_stay_serial(text: str) -> None:

@@ -7,17 +7,19 @@ each line of a tensor, which threads can share:
 
 A loop is over lines if its iterations touch different elements: of each parameter that is written, all
 accesses have the same index along some axis, and the loop's variable is in it, with nothing that is bound
-inside. The outermost loops of which that is so may change places: those of few iterations go inside.
-Temporaries that are allocated inside of a line belong to the thread.
+inside; or an iteration has so many elements of its own there as the index goes on by. The outermost loops
+of which that is so may change places: those of few iterations go inside. Temporaries that are allocated
+inside of a line belong to the thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from inlay.arith.expr import Int, Sym, coefficient, symbols
+from inlay.arith.expr import Int, Sym, coefficient, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction
+from inlay.loop.ranges import Bounds
 from inlay.loop.stmt import Alloc, For, If, Let, LoopKind, Seq, Stmt, Store, While
 from inlay.loop.walk import loads_of, map_children, stmts_below, stores_of
 from inlay.schedule.primitives.parallel import parallel
@@ -97,12 +99,24 @@ def _is_apart(loop: For, bound: set[Sym]) -> bool:
 
 
 def _is_divided(loop: For, buffer: Buffer, bound: set[Sym]) -> bool:
-    """Whether all accesses to a buffer have the same index along an axis, which says the iteration."""
+    """Whether all accesses to a buffer are, along some axis, where no other iteration has one."""
     found = [x.indices for x in (*stores_of(loop), *loads_of(loop)) if x.buffer is buffer]
-    return any(len(set(axis)) == 1 and _says(axis[0], loop.var, bound) for axis in zip(*found, strict=True))
+    return any(_are_apart(axis, loop, bound) for axis in zip(*found, strict=True))
 
 
-def _says(index: Int, var: Sym, bound: set[Sym]) -> bool:
-    """Whether an index differs from iteration to iteration, and depends on nothing else inside."""
-    factor = coefficient(index, var)
-    return factor is not None and bool(factor.value) and bound & set(symbols(index)) == {var}
+def _are_apart(indices: Sequence[Int], loop: For, bound: set[Sym]) -> bool:
+    """Whether indices are one that says the iteration alone, or each one of as many as it goes on by."""
+    factor = coefficient(indices[0], loop.var)
+    if factor is None or not factor.value or any(coefficient(e, loop.var) != factor for e in indices):
+        return False
+    if len({*indices}) == 1 and bound & {*symbols(indices[0])} == {loop.var}:
+        return True
+    inside = [x for x in stmts_below(loop) if isinstance(x, For) and x is not loop]
+    least = substitute(indices[0] - factor * to_int(loop.var), {x.var: x.lo for x in inside})
+    ranges = Bounds({x.var: (x.lo, x.extent) for x in inside})
+    offsets = [e - factor * to_int(loop.var) - least for e in indices]
+    if bound & {*symbols(least)} or any(
+        not bound & {*symbols(e)} <= {x.var for x in inside} for e in offsets
+    ):
+        return False
+    return all(ranges.within(e, factor) for e in offsets)
