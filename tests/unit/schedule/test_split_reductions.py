@@ -7,7 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from inlay.arith.dtype import F32
+from inlay.arith.expr import Int
 from inlay.interp import loop as interp
+from inlay.loop import te
+from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
 from inlay.loop.scalar import ReduceOp
@@ -58,6 +62,24 @@ def test_few_long_rows_are_reduced_in_parts(
     s = schedule(f, TARGET)
     assert s.rule == "split_reductions"
     hold_law(f, s)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_rows_that_read_the_same_do_so_part_by_part(*, is_own: bool) -> None:
+    """As the least and the greatest number are found."""
+    x = te.placeholder((2, 512), F32, "x")
+
+    def end(i: Int) -> te.ScalarValue:
+        k = te.reduce_axis("k", 512)
+        v = x[i if is_own else 1, k]
+        return te.min_over(k, te.select(te.index(i).equals(0), v, -v))
+
+    f = from_te("f", [x], [te.compute((2,), end, name="ends")])
+    s = schedule(f, TARGET)
+    assert s.rule == "split_reductions"
+    hold_law(f, s)
+    loops = s.loops_of(s.block_names()[0])
+    assert [s.loop(name).extent.value for name in loops[:2]] == ([2, 8] if is_own else [8, 2])
 
 
 def test_threads_share_parts_and_results_do_not_depend_on_them() -> None:

@@ -84,15 +84,16 @@ def _parsed(node: Node, equation: str, ranks: Sequence[int]) -> tuple[list[str],
 
 
 def _diagonal(x: Term, labels: str) -> _Labeled:
-    """Keep of axes with one letter the elements where they have one index."""
+    """Keep of axes with one letter the elements where they have one index: each row's next one further on."""
     for c in dict.fromkeys(labels):
         while labels.count(c) > 1:
             first, again = labels.index(c), labels.rindex(c)
-            rank, count = x.rank, x.shape[first]
-            i = arange(x.node, count).along(first, rank)
-            j = arange(x.node, count).along(again, rank)
-            x = i.equals(j).where(x, 0).over("sum", again)
-            labels = labels[:again] + labels[again + 1 :]
+            others = [d for d in range(x.rank) if d not in (first, again)]
+            x, count = x.transpose(*others, first, again), x.shape[first]
+            lead = x.shape[:-2]
+            index = arange(x.node, count) * integers(x.node, (count + 1,))
+            x = x.reshape(*lead, count * count).gather(index, axis=len(lead), clamp=True)
+            labels = "".join(labels[d] for d in others) + c
     return _Labeled(x, labels)
 
 

@@ -292,7 +292,8 @@ def vectorize_cases(s: Schedule, loop: str, target: Target) -> None:
     block, var = next(blocks_of(s.loop(loop))), s.loop(loop).var
     parts: tuple[str, ...] = ()
     is_row_of_narrow = is_narrow(block) and s.loops_of(block.name)[0] != loop
-    if is_contiguous(block, var) and (is_strided(block, var) or is_row_of_narrow):
+    has_select = any(isinstance(x, Select) for e in own_scalars(block.body) for x in scalars_below(e))
+    if is_contiguous(block, var) and (is_strided(block, var) or (is_row_of_narrow and has_select)):
         with contextlib.suppress(Illegal):
             parts = split_cases(s, block.name, loop)
     is_scattered = is_strided(block, var) or any(var in at for at in computed_places(block))

@@ -17,12 +17,15 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
+from inlay.arith.expr import Sym, symbols
 from inlay.loop.reduction import match_update
-from inlay.loop.walk import loads_of
+from inlay.loop.stmt import Block
+from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.merge_axes import merge_axes
+from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.split import split
 from inlay.schedule.rules.injective import vectorize_points
@@ -89,6 +92,17 @@ def _reduce_parts(s: Schedule, name: str, maker: str | None, step: int, target: 
     for loop in reversed(spatial_loops(s, name)):
         distribute(s, loop)
     clip(s, partial, reduce_loops(s, partial)[0])
+    *rows, part = spatial_loops(s, partial)
+    if maker is None and rows and not _load_by(s.block(partial), {s.loop(x).var for x in rows}):
+        reorder(s, [part, *rows])
     if maker is not None:
         split(s, s.loops_of(maker)[-1], step)
     row_nests(s, [partial] if maker is None else [maker, partial], target)
+
+
+def _load_by(block: Block, loops: set[Sym]) -> bool:
+    """Whether what a block loads depends on loops. Where it does not, rows read the same, part by part."""
+    iters = {i.sym for i, b in zip(block.iters, block.bindings, strict=True) if loops & {*symbols(b)}}
+    stored = {x.buffer for x in stores_of(block.body)}
+    loads = (x for x in loads_of(block) if x.buffer not in stored)
+    return any(iters & {*symbols(e)} for x in loads for e in x.indices)
