@@ -11,7 +11,18 @@ import math
 from collections.abc import Sequence
 
 from inlay.arith.expr import Int, Sym, coefficient, divisors, evaluate, symbols
-from inlay.loop.scalar import Binary, BinaryOp, Dot, Intrinsic, IntrinsicOp, Load, Select, Unary, UnaryOp
+from inlay.loop.scalar import (
+    Binary,
+    BinaryOp,
+    Dot,
+    Index,
+    Intrinsic,
+    IntrinsicOp,
+    Load,
+    Select,
+    Unary,
+    UnaryOp,
+)
 from inlay.loop.stmt import Block, For, LoopKind, Stmt, Store
 from inlay.loop.walk import (
     blocks_of,
@@ -287,32 +298,45 @@ def vectorize_cases(s: Schedule, loop: str, target: Target) -> None:
 
     Where a select says which are which, each range has a loop of its own: the middle of a padded line is a
     copy, and only its ends are mirrored. So does what is left over of a row behind whole vectors, by shorter
-    ones, if elements are too narrow to be masked.
+    ones, if elements are too narrow to be masked. Shorter rows with such a select are left to LLVM.
     """
-    block, var = next(blocks_of(s.loop(loop))), s.loop(loop).var
+    body = s.loop(loop)
+    block, var, extent = next(blocks_of(body)), body.var, body.extent.value
+    chooses, is_strided_along = _chooses_along(block, var), is_strided(block, var)
+    is_row_of_narrow = extent is not None and is_narrow(block) and s.loops_of(block.name)[0] != loop
+    is_cut = is_row_of_narrow and (extent or 0) >= width(block, target, var)
+    if is_row_of_narrow and not is_cut and chooses:
+        return
     parts: tuple[str, ...] = ()
-    is_row_of_narrow = is_narrow(block) and s.loops_of(block.name)[0] != loop
-    has_select = any(isinstance(x, Select) for e in own_scalars(block.body) for x in scalars_below(e))
-    if is_contiguous(block, var) and (is_strided(block, var) or (is_row_of_narrow and has_select)):
+    if is_contiguous(block, var) and (is_strided_along or (is_cut and chooses)):
         with contextlib.suppress(Illegal):
             parts = split_cases(s, block.name, loop)
-    is_scattered = is_strided(block, var) or any(var in at for at in computed_places(block))
-    if not parts and is_row_of_narrow and not is_scattered:
-        parts = _whole_and_rest(s, loop, target)
     for part in parts:
         vectorize_cases(s, part, target)
-    if not parts:
+    if not parts and is_cut and not is_strided_along and all(var not in at for at in computed_places(block)):
+        _cut_row(s, loop, target)
+    elif not parts:
         vectorize_nest(s, loop, target)
 
 
-def _whole_and_rest(s: Schedule, loop: str, target: Target) -> tuple[str, ...]:
-    """Cut a row behind its last whole vector, of fewer lanes if it is short; empty where that is its end."""
+def _cut_row(s: Schedule, loop: str, target: Target) -> None:
+    """Make whole vectors of a row, and of what is left behind them shorter ones."""
     body = s.loop(loop)
     extent, lanes = body.extent.value or 0, width(next(blocks_of(body)), target, body.var)
-    while lanes > extent:
+    while lanes > max(extent, SHORT):
         lanes //= 2
-    rest = extent % lanes if lanes >= SHORT else 0
-    return (loop, peel(s, loop, extent - rest)[loop]) if rest else ()
+    rest = [peel(s, loop, extent - extent % lanes)[loop]] if extent > lanes and extent % lanes else []
+    vectorize_nest(s, loop, target)
+    for behind in rest:
+        _cut_row(s, behind, target)
+
+
+def _chooses_along(block: Block, loop: Sym) -> bool:
+    """Whether a select of a block depends on a loop."""
+    iters = {i.sym for i, b in zip(block.iters, block.bindings, strict=True) if loop in symbols(b)}
+    selects = (x for e in own_scalars(block.body) for x in scalars_below(e) if isinstance(x, Select))
+    indices = (y for x in selects for y in scalars_below(x.condition) if isinstance(y, Index))
+    return any(iters & {*symbols(y.value)} for y in indices)
 
 
 def is_strided(block: Block, loop: Sym) -> bool:
