@@ -114,8 +114,11 @@ fn main<n>(x: Tensor[n, f32]) -> Tensor[n, f32] {
 }
 // ====
 fn main<n>(x: Tensor[n, f32]) -> Tensor[n, f32] {
-  let pow_1: Tensor[n, f32] = pow(x, f32(0.5));
-  pow_1
+  let sqrt_1: Tensor[n, f32] = sqrt(x);
+  let abs_1: Tensor[n, f32] = abs(sqrt_1);
+  let equal_1: Tensor[n, bool] = equal(x, f32(-inf));
+  let pow: Tensor[n, f32] = select(equal_1, f32(inf), abs_1);
+  pow
 }
 
 // ---- identity: neg(neg(x))
