@@ -124,6 +124,13 @@ def test_few_columns_that_are_pages_apart_are_written_at_once(columns: int, exte
     assert [n for n in found if n > 1] == extents
 
 
+def test_whole_lines_are_read_where_rows_are_pages_apart_too() -> None:
+    f = permuted((512, 512), (1, 0), F64)
+    text = print_function(schedule(f, TARGET).function)
+    found = [int(line.split("0..")[1].split()[0]) for line in text.splitlines() if "for " in line]
+    assert found == [64, 64, 4, 2, 2, 4]
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((3, 85, 160), F32), ((3, 160, 85), F32), ((3, 45, 64), U8), ((3, 64, 44), U8), ((2, 3, 85, 40), F32)],

@@ -14,14 +14,14 @@ elements one by one take a load and a store each.
 
 Columns of the result that are whole pages apart, as planes of images are, share a set of the first cache.
 More of them than it has ways would each push the other out, so then a line is as many as it has, and rows
-are in blocks that stay in it until all lines have read them:
+are in blocks that stay in it until all lines have read them (if what is read does not share one, too):
 
     for block of rows { for line of columns { for tile of rows in the block { ... } } }
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from inlay.arith.expr import Int, Sym, coefficient, substitute, to_int
 from inlay.loop.buffer import flat_index
@@ -108,12 +108,18 @@ def _power_within(n: int) -> int:
     return 1 << n.bit_length() >> 1
 
 
-def _are_pages_apart(s: Schedule, outside: str) -> bool:
-    """Whether columns of the result lie whole pages apart, and so in one set of the first cache."""
-    loop = s.loop(outside)
-    block = next(blocks_of(loop))
-    steps = [(x.buffer.dtype.itemsize, step_of(block, x, loop.var)) for x in stores_of(block.body)]
-    return any(step is not None and size * step % _PAGE == 0 for size, step in steps)
+def _are_pages_apart(s: Schedule, outside: str, loop: str) -> bool:
+    """Whether columns of the result lie whole pages apart, and so in one set of the first cache.
+
+    Where the rows that are read do so too, a line of them had better be taken whole.
+    """
+    block = next(blocks_of(s.loop(outside)))
+
+    def some(accesses: Iterable[Load | Store], along: str) -> bool:
+        steps = [(x.buffer.dtype.itemsize, step_of(block, x, s.loop(along).var)) for x in accesses]
+        return any(n and size * n % _PAGE == 0 for size, n in steps)
+
+    return some(stores_of(block.body), outside) and not some(loads_of(block), loop)
 
 
 def _vectors_of_line(s: Schedule, loop: str, lanes: int) -> int:
@@ -155,7 +161,7 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
     """
     _peel_rows(s, around, columns, lanes)
     count = s.loop(around[0]).extent.value
-    if not _are_pages_apart(s, around[0]):
+    if not _are_pages_apart(s, around[0], around[-1]):
         line = _LINE // PIECE * columns
         if count is not None and count < 2 * line:
             line = count - count % columns
