@@ -166,12 +166,11 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
         if count is not None and count < 2 * line:
             line = count - count % columns
         return _tiles(s, around, (line, columns, lanes), 1)
-    columns = min(columns, _MOST_STREAMS)
-    is_one = count is not None and count <= _MOST_STREAMS
-    tiles = (s.loop(around[-1]).extent.value or 0) // (lanes * _vectors_of_line(s, around[-1], lanes))
-    return _tiles(
-        s, around, (_MOST_STREAMS, columns, lanes), 1 if is_one else min(tiles & -tiles or 1, _BLOCK)
-    )
+    columns, block = min(columns, _MOST_STREAMS), 1
+    if count is None or count > _MOST_STREAMS:
+        tiles = (s.loop(around[-1]).extent.value or 0) // (lanes * _vectors_of_line(s, around[-1], lanes))
+        block = min(tiles & -tiles or 1, _BLOCK)  # a power that divides them
+    return _tiles(s, around, (_MOST_STREAMS, columns, lanes), block)
 
 
 def _tiles(s: Schedule, around: Sequence[str], sizes: tuple[int, int, int], block: int) -> str:
