@@ -111,10 +111,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.01, help="of a turn")
     parser.add_argument("--json", action="store_true", help="print rows as JSON lines")
     options = parser.parse_args()
+    cases = list(chosen(options))
+    if not cases or options.rounds < 1:
+        parser.error("found nothing to measure, needed a case whose name has one of the texts, and a round")
     if not options.json:
         print(f"{'operator':64} {'us':>10} {'onnxruntime':>12} {'ratio':>7}")
     ratios: dict[str, list[float]] = {}
-    cases = list(chosen(options))
     for done, (group, case) in enumerate(cases, 1):
         ratio = show(group, case, times(case, options), options)
         sys.stdout.flush()
