@@ -91,6 +91,8 @@ class Operations:
             (one,),
             cheap=True,
         )
+        if (bits := self._moved.get((value.text, value.dtype))) is not None:
+            self._moved[every, value.dtype] = self.widen(Value(bits, U16), lanes).text
         return Value(every, value.dtype, lanes)
 
     def unify(self, *values: Value) -> list[Value]:
@@ -196,7 +198,8 @@ class Operations:
         a, b = self.widen(a, lanes), self.widen(b, lanes)
         text = f"select {condition.typed}, {a.typed}, {b.typed}"
         chosen = self.pure(text, a.dtype, lanes, condition, a, b)
-        if (a.text, a.dtype) in self._moved or (b.text, b.dtype) in self._moved:
+        is_known = [(x.text, x.dtype) in self._moved for x in (a, b)]
+        if any(is_known) and all(known or x.is_literal for known, x in zip(is_known, (a, b), strict=True)):
             bits = [Value(self.to_memory(x), U16, lanes) for x in (a, b)]
             self.note_bits(chosen, self.select(condition, *bits).text)
         return chosen

@@ -53,6 +53,11 @@ class Bounds:
         lo, extent = self._loops[var]
         return Bounds({**self._loops, var: (first, lo + extent - first)})
 
+    def until(self, var: Sym, end: Int) -> Bounds:
+        """Return the bounds where a loop, one of these, has not come to an iteration."""
+        lo, _ = self._loops[var]
+        return Bounds({**self._loops, var: (lo, end - lo)})
+
     def at_least(self, e: Int, low: int) -> bool:
         """Whether `e >= low` is proved."""
         if e.value is not None:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 
 from inlay.arith.expr import Sym, fresh, symbols
 from inlay.loop.buffer import Scope
+from inlay.loop.inits import conjuncts
 from inlay.loop.lets import bind_lets
 from inlay.loop.ranges import Bounds
-from inlay.loop.scalar import Index, Load, Name, Scalar, Select
-from inlay.loop.stmt import For, Let, LoopKind, Stmt, Store
+from inlay.loop.scalar import Binary, BinaryOp, Index, Load, Name, Scalar, Select
+from inlay.loop.stmt import For, If, Let, LoopKind, Stmt, Store
 from inlay.loop.walk import map_children, map_operands, operands, scalars_below
 
 
@@ -69,8 +70,24 @@ def _walk(s: Stmt, place: _Place) -> Stmt:
         case Store(buffer=buffer, indices=indices, value=value):
             lets, value = _without(value, place)
             return bind_lets(lets, Store(buffer, indices, value)) if lets else s
+        case If(condition=condition, then=then, otherwise=otherwise):
+            inside = _walk(then, replace(place, bounds=_where(condition, place.bounds)))
+            rest = None if otherwise is None else _walk(otherwise, place)
+            return s if inside is then and rest is otherwise else If(condition, inside, rest)
         case _:
             return map_children(s, lambda child: _walk(child, place))
+
+
+def _where(condition: Scalar, bounds: Bounds) -> Bounds:
+    """Return the bounds where a condition holds: `o < end`, and the loop over `o` has not come to its end."""
+    for x in conjuncts(condition):
+        match x:
+            case Binary(op=BinaryOp.LT, lhs=Index(value=a), rhs=Index(value=b)):
+                if isinstance(a.atom, Sym) and a.atom in bounds:
+                    bounds = bounds.until(a.atom, b)
+            case _:
+                pass
+    return bounds
 
 
 def _without(x: Scalar, place: _Place) -> tuple[tuple[tuple[Sym, Scalar], ...], Scalar]:

@@ -19,6 +19,7 @@ lowered func f(c: i64[64], x: {dtype}[64], w: {dtype}[64]) -> (y: {dtype}[64]) {
 MOVES = {
     "x[16*o + l]": lambda c, o, x, w: x,
     "select(c[16*o + l] < 3:i64, x[16*o + l], w[16*o + l])": lambda c, o, x, w: np.where(c < 3, x, w),
+    "select(c[16*o + l] < 3:i64, x[16*o + l], w[o])": lambda c, o, x, w: np.where(c < 3, x, w[o]),
     "select([o] < [2], x[16*o + l], w[16*o + l])": lambda c, o, x, w: np.where(o < 2, x, w),
     "select([o] < [2], select(c[16*o + l] < 3:i64, x[16*o + l], 0.0:{dtype}), w[16*o + l])": (
         lambda c, o, x, w: np.where(o < 2, np.where(c < 3, x, 0), w)

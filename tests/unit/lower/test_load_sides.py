@@ -51,6 +51,13 @@ def test_parts_of_an_expression() -> None:
     assert made.endswith("select([l] < [5], side * select(side_1 < 3:i64, side_2, 2.0:f16), side_3)")
 
 
+def test_an_end_that_a_condition_says_is_one_of_the_loop() -> None:
+    inside = choice("c[i, l] < 8:i64", "x[i, l + 3]")
+    assert "x[i, l + 3]" in changed(f"y[i, l] = w[i, l] if [l] < [14] {{ {inside} }}")
+    assert changed(f"y[i, l] = w[i, l] if [l] < [13] {{ {inside} }}").count("let") == 2
+    assert changed(f"if [l] < [13] {{ {inside} }} else {{ y[i, l] = x[i, l] }}").count("let") == 2
+
+
 @pytest.mark.parametrize(
     ("body", "kept"),
     [
