@@ -38,7 +38,7 @@ Times = tuple[float, float]
 
 
 def far(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """Return by how much outputs differ, of the largest element; infinity for other shapes."""
+    """Return by how much outputs differ, of the largest element; infinity for other shapes or integers."""
     most = 0.0
     for a, b in zip(found, expected, strict=True):
         if a.shape != b.shape:
@@ -46,6 +46,8 @@ def far(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
         wide_a, wide_b = (x.astype(np.float64) for x in (a, b))
         same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
         if not same.all():
+            if b.dtype.kind != "f":
+                return math.inf
             finite = np.abs(wide_b[np.isfinite(wide_b)])
             off = np.abs(np.where(same, 0.0, wide_a - wide_b)).max()
             most = max(most, float(off / max(finite.max(initial=0.0), 1e-30)))

@@ -91,9 +91,10 @@ class Operations:
             (one,),
             cheap=True,
         )
+        wide = Value(every, value.dtype, lanes)
         if (bits := self._moved.get((value.text, value.dtype))) is not None:
-            self._moved[every, value.dtype] = self.widen(Value(bits, U16), lanes).text
-        return Value(every, value.dtype, lanes)
+            self.note_bits(wide, self.widen(Value(bits, U16), lanes).text)
+        return wide
 
     def unify(self, *values: Value) -> list[Value]:
         """Return values with equal lanes."""

@@ -12,7 +12,7 @@ dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from inlay.arith.dtype import BOOL
 from inlay.arith.expr import Int, Sym, fresh, symbols, to_int
@@ -106,6 +106,14 @@ def conjuncts(x: Scalar | None) -> list[Scalar]:
     if isinstance(x, Binary) and x.op is BinaryOp.AND:
         return conjuncts(x.lhs) + conjuncts(x.rhs)
     return [x]
+
+
+def comparisons(condition: Scalar) -> Iterator[tuple[Index, Index]]:
+    """Yield the sides of all `a < b` that a condition asks for."""
+    for x in conjuncts(condition):
+        if isinstance(x, Binary) and x.op is BinaryOp.LT:
+            if isinstance(x.lhs, Index) and isinstance(x.rhs, Index):
+                yield x.lhs, x.rhs
 
 
 def mentioned(condition: Scalar) -> set[Sym]:

@@ -14,11 +14,11 @@ nothing returns the object it was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from inlay.arith.expr import Int, Sym, fresh, from_atom, rebuild
+from inlay.arith.expr import Int, Sym, fresh, from_atom, rebuild, symbols
 from inlay.loop.buffer import Buffer
 from inlay.loop.scalar import (
     DIVISIONS,
@@ -56,6 +56,26 @@ def child_stmts(s: Stmt) -> tuple[Stmt, ...]:
             return ()
         case _:
             assert_never(s)
+
+
+def symbols_of(x: Scalar) -> Iterator[Sym]:
+    """Yield the symbols that a scalar depends on: those of indices, of what it loads, and of names."""
+    for y in scalars_below(x):
+        match y:
+            case Load(indices=indices):
+                yield from (sym for e in indices for sym in symbols(e))
+            case Index(value=e):
+                yield from symbols(e)
+            case Name(sym=sym):
+                yield sym
+            case _:
+                pass
+
+
+def iters_along(block: Block, loops: Collection[Sym]) -> set[Sym]:
+    """Return the iters of a block that some of the loops around it say."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return {i.sym for i, e in pairs if any(x in loops for x in symbols(e))}
 
 
 def own_scalars(s: Stmt) -> tuple[Scalar, ...]:

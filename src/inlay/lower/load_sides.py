@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from inlay.arith.expr import Sym, fresh, symbols
+from inlay.arith.expr import Sym, fresh
 from inlay.loop.buffer import Scope
-from inlay.loop.inits import conjuncts
+from inlay.loop.inits import comparisons
 from inlay.loop.lets import bind_lets
 from inlay.loop.ranges import Bounds
-from inlay.loop.scalar import Binary, BinaryOp, Index, Load, Name, Scalar, Select
+from inlay.loop.scalar import Load, Name, Scalar, Select
 from inlay.loop.stmt import For, If, Let, LoopKind, Stmt, Store
-from inlay.loop.walk import map_children, map_operands, operands, scalars_below
+from inlay.loop.walk import map_children, map_operands, operands, symbols_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class _Place:
 
     def differs(self, x: Scalar) -> bool:
         """Whether a value may differ by lane."""
-        return any(not self.wide.isdisjoint(_symbols_of(y)) for y in scalars_below(x))
+        return any(sym in self.wide for sym in symbols_of(x))
 
     def holds(self, load: Load) -> bool:
         """Whether an element is in its buffer, whatever conditions hold."""
         buffer = load.buffer
-        known = self.bound.isdisjoint(_symbols_of(load))
+        known = self.bound.isdisjoint(symbols_of(load))
         inside = zip(load.indices, buffer.shape, strict=True)
         return known and all(self.bounds.within(e, n) for e, n in inside)
 
@@ -80,13 +80,9 @@ def _walk(s: Stmt, place: _Place) -> Stmt:
 
 def _where(condition: Scalar, bounds: Bounds) -> Bounds:
     """Return the bounds where a condition holds: `o < end`, and the loop over `o` has not come to its end."""
-    for x in conjuncts(condition):
-        match x:
-            case Binary(op=BinaryOp.LT, lhs=Index(value=a), rhs=Index(value=b)):
-                if isinstance(a.atom, Sym) and a.atom in bounds:
-                    bounds = bounds.until(a.atom, b)
-            case _:
-                pass
+    for a, b in comparisons(condition):
+        if isinstance(a.value.atom, Sym) and a.value.atom in bounds:
+            bounds = bounds.until(a.value.atom, b.value)
     return bounds
 
 
@@ -118,16 +114,3 @@ def _of_sides(x: Scalar, place: _Place, *, is_side: bool) -> Iterator[Load]:
         case _:
             for y in operands(x):
                 yield from _of_sides(y, place, is_side=is_side)
-
-
-def _symbols_of(x: Scalar) -> frozenset[Sym]:
-    """Return the symbols of a leaf."""
-    match x:
-        case Load(indices=indices):
-            return frozenset(sym for e in indices for sym in symbols(e))
-        case Index(value=e):
-            return frozenset(symbols(e))
-        case Name(sym=sym):
-            return frozenset((sym,))
-        case _:
-            return frozenset()

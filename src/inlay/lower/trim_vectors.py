@@ -15,11 +15,10 @@ panels of 48 costs what one of 240 does, since the condition becomes a mask or i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from inlay.arith.expr import Sym, lit
+from inlay.loop.inits import comparisons
 from inlay.loop.ranges import Bounds
-from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
+from inlay.loop.scalar import Binary, BinaryOp, Scalar
 from inlay.loop.stmt import Alloc, For, If, LoopKind, Seq, Stmt
 from inlay.loop.walk import loads_of, map_children, stores_of
 from inlay.machine.target import Target
@@ -55,7 +54,7 @@ def _where_not(condition: Scalar, bounds: Bounds) -> Bounds:
     """Return the bounds where a condition fails: `o < at`, and the loop over `o` has come to `at`."""
     if not isinstance(condition, Binary) or condition.op is not BinaryOp.LT:
         return bounds
-    for a, b in _comparisons(condition):
+    for a, b in comparisons(condition):
         if isinstance(a.value.atom, Sym) and a.value.atom in bounds:
             return bounds.since(a.value.atom, b.value)
     return bounds
@@ -65,7 +64,7 @@ def _does_nothing(s: Stmt, bounds: Bounds) -> bool:
     """Whether conditions are false in all iterations."""
     match s:
         case If(otherwise=None):
-            return any(bounds.at_least(a.value - b.value, 0) for a, b in _comparisons(s.condition))
+            return any(bounds.at_least(a.value - b.value, 0) for a, b in comparisons(s.condition))
         case Seq(stmts=stmts):
             return all(_does_nothing(x, bounds) for x in stmts)
         case For():
@@ -74,13 +73,3 @@ def _does_nothing(s: Stmt, bounds: Bounds) -> bool:
             return _does_nothing(s.body, bounds)
         case _:
             return False
-
-
-def _comparisons(x: Scalar) -> Iterator[tuple[Index, Index]]:
-    """Yield the sides of all `a < b` that a condition asks for."""
-    if isinstance(x, Binary) and x.op is BinaryOp.AND:
-        yield from _comparisons(x.lhs)
-        yield from _comparisons(x.rhs)
-    elif isinstance(x, Binary) and x.op is BinaryOp.LT:
-        if isinstance(x.lhs, Index) and isinstance(x.rhs, Index):
-            yield x.lhs, x.rhs

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from inlay.arith.expr import Int, Sym, coefficient, substitute, symbols, to_int
+from inlay.arith.expr import Int, Sym, coefficient, lit, substitute, symbols, to_int
 from inlay.loop.buffer import Buffer
 from inlay.loop.func import LoopFunction
 from inlay.loop.ranges import Bounds
@@ -105,12 +105,10 @@ def _is_divided(loop: For, buffer: Buffer, bound: set[Sym]) -> bool:
 
 
 def _are_apart(indices: Sequence[Int], loop: For, bound: set[Sym]) -> bool:
-    """Whether indices are one that says the iteration alone, or each one of as many as it goes on by."""
+    """Whether indices are within as many elements of an iteration's own as they go on by with each one."""
     factor = coefficient(indices[0], loop.var)
     if factor is None or not factor.value or any(coefficient(e, loop.var) != factor for e in indices):
         return False
-    if len({*indices}) == 1 and bound & {*symbols(indices[0])} == {loop.var}:
-        return True
     inside = [x for x in stmts_below(loop) if isinstance(x, For) and x is not loop]
     least = substitute(indices[0] - factor * to_int(loop.var), {x.var: x.lo for x in inside})
     ranges = Bounds({x.var: (x.lo, x.extent) for x in inside})
@@ -119,4 +117,4 @@ def _are_apart(indices: Sequence[Int], loop: For, bound: set[Sym]) -> bool:
         not bound & {*symbols(e)} <= {x.var for x in inside} for e in offsets
     ):
         return False
-    return all(ranges.within(e, factor) for e in offsets)
+    return all(ranges.within(e, lit(abs(factor.value))) for e in offsets)

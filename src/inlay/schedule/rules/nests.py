@@ -27,6 +27,7 @@ from inlay.loop.stmt import Block, For, LoopKind, Stmt, Store
 from inlay.loop.walk import (
     blocks_of,
     child_stmts,
+    iters_along,
     loads_of,
     own_scalars,
     scalars_below,
@@ -45,7 +46,14 @@ from inlay.schedule.primitives.split_cases import split_cases
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.shared_places import computed_places
-from inlay.schedule.rules.transposed import MOST_APART, distances_of, step_of, tile_of, transpose_tiles
+from inlay.schedule.rules.transposed import (
+    MOST_APART,
+    distances_of,
+    power_within,
+    step_of,
+    tile_of,
+    transpose_tiles,
+)
 from inlay.schedule.state import Illegal, Schedule, Step, illegal
 
 PARALLEL_WORK = 16384
@@ -323,8 +331,7 @@ def _cut_row(s: Schedule, loop: str, target: Target) -> None:
     """Make whole vectors of a row, and of what is left behind them shorter ones."""
     body = s.loop(loop)
     extent, lanes = body.extent.value or 0, width(next(blocks_of(body)), target, body.var)
-    while lanes > max(extent, SHORT):
-        lanes //= 2
+    lanes = min(lanes, power_within(max(extent, SHORT)))
     rest = [peel(s, loop, extent - extent % lanes)[loop]] if extent > lanes and extent % lanes else []
     vectorize_nest(s, loop, target)
     for behind in rest:
@@ -333,7 +340,7 @@ def _cut_row(s: Schedule, loop: str, target: Target) -> None:
 
 def _chooses_along(block: Block, loop: Sym) -> bool:
     """Whether a select of a block depends on a loop."""
-    iters = {i.sym for i, b in zip(block.iters, block.bindings, strict=True) if loop in symbols(b)}
+    iters = iters_along(block, (loop,))
     selects = (x for e in own_scalars(block.body) for x in scalars_below(e) if isinstance(x, Select))
     indices = (y for x in selects for y in scalars_below(x.condition) if isinstance(y, Index))
     return any(iters & {*symbols(y.value)} for y in indices)
@@ -341,7 +348,7 @@ def _chooses_along(block: Block, loop: Sym) -> bool:
 
 def is_strided(block: Block, loop: Sym) -> bool:
     """Whether a block loads along a loop in steps other than 0 and 1."""
-    iters = [i.sym for i, b in zip(block.iters, block.bindings, strict=True) if loop in symbols(b)]
+    iters = iters_along(block, (loop,))
     for load in loads_of(block):
         for axis, e in enumerate(load.indices):
             if any(x in iters for x in symbols(e)):

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inlay.arith.expr import Sym, symbols
-from inlay.loop.scalar import Index, Load, Name, Scalar
 from inlay.loop.stmt import Block, Let
-from inlay.loop.walk import blocks_of, loads_of, scalars_below, stmts_below
+from inlay.loop.walk import blocks_of, loads_of, stmts_below, symbols_of
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.unroll import unroll
@@ -55,21 +54,7 @@ def computed_places(block: Block) -> Iterator[set[Sym]]:
     loops = {i.sym: {*symbols(x)} for i, x in zip(block.iters, block.bindings, strict=True)}
     for let in stmts_below(block.body):
         if isinstance(let, Let):
-            loops[let.sym] = {v for x in _read(let.value) for v in loops.get(x, ())}
+            loops[let.sym] = {v for x in symbols_of(let.value) for v in loops.get(x, ())}
     places = {x for load in loads_of(block) for e in load.indices for x in symbols(e)}
     iters = {i.sym for i in block.iters}
     yield from (loops[x] for x in places - iters if x in loops)
-
-
-def _read(x: Scalar) -> Iterator[Sym]:
-    """Yield the symbols that a scalar depends on."""
-    for y in scalars_below(x):
-        match y:
-            case Load(indices=indices):
-                yield from (v for e in indices for v in symbols(e))
-            case Index(value=value):
-                yield from symbols(value)
-            case Name(sym=sym):
-                yield sym
-            case _:
-                pass

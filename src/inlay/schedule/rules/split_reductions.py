@@ -20,7 +20,7 @@ from math import prod
 from inlay.arith.expr import Sym, symbols
 from inlay.loop.reduction import match_update
 from inlay.loop.stmt import Block
-from inlay.loop.walk import loads_of, stores_of
+from inlay.loop.walk import iters_along, loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.distribute import distribute
@@ -102,7 +102,7 @@ def _reduce_parts(s: Schedule, name: str, maker: str | None, step: int, target: 
 
 def _load_by(block: Block, loops: set[Sym]) -> bool:
     """Whether what a block loads depends on loops. Where it does not, rows read the same, part by part."""
-    iters = {i.sym for i, b in zip(block.iters, block.bindings, strict=True) if loops & {*symbols(b)}}
+    iters = iters_along(block, loops)
     stored = {x.buffer for x in stores_of(block.body)}
     loads = (x for x in loads_of(block) if x.buffer not in stored)
     return any(iters & {*symbols(e)} for x in loads for e in x.indices)

@@ -97,13 +97,13 @@ def tile_of(block: Block, loops: tuple[For, For], lanes: int) -> int:
     if any(step_of(block, x, outside.var) != 1 for x in far):
         return 0
     most = min(PIECE // max(x.buffer.dtype.itemsize for x in far), lanes)
-    columns = most if outside.extent.value is None else _power_within(min(most, outside.extent.value))
+    columns = most if outside.extent.value is None else power_within(min(most, outside.extent.value))
     rows = loop.extent.value  # one tile and a part of one go as fast without
     is_enough = rows is None or rows >= 2 * lanes or rows == lanes
     return columns if columns > 1 and is_enough else 0
 
 
-def _power_within(n: int) -> int:
+def power_within(n: int) -> int:
     """Return the largest power of two that is not more."""
     return 1 << n.bit_length() >> 1
 
@@ -143,7 +143,7 @@ def _peel_rows(s: Schedule, around: Sequence[str], columns: int, lanes: int) -> 
     rest = [names[x] for x in around]
     for nest in (around, rest):
         reorder(s, nest)
-    if (fewer := _power_within(extent % lanes)) >= _FEWEST_LANES:
+    if (fewer := power_within(extent % lanes)) >= _FEWEST_LANES:
         transpose_tiles(s, rest, columns, fewer)
 
 
@@ -212,7 +212,7 @@ def _columns_left(s: Schedule, around: Sequence[str], sizes: tuple[int, int, int
     """Cut columns that are left over, as many rows at a time as those before, to be done beside them."""
     (outside, *middle, loop), (line, columns, lanes) = around, sizes
     count, rows = s.loop(outside).extent.value or 1, s.loop(loop).extent.value
-    if (columns := min(columns, _power_within(count))) > 1:
+    if (columns := min(columns, power_within(count))) > 1:
         _tiles(s, around, (line, columns, lanes), block)
         return
     tile = block * lanes * _vectors_of_line(s, loop, lanes)
