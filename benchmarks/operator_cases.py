@@ -536,6 +536,20 @@ def products() -> Iterator[Call]:
     yield Call("RotaryEmbedding", {"x": floats(1, 12, 128, 64)}, {}, angles, 23)
 
 
+def skinny() -> Iterator[Call]:
+    """Products of few rows or columns, with a second factor that is constant, computed or transposed."""
+    sides = ((128, 2048), (512, 512), (1000, 1000), (1024, 1024), (2048, 128), (2048, 2048))
+    for rows, (terms, columns) in itertools.product((1, 2, 4, 8, 16, 32, 128), sides):
+        x, y = floats(rows, terms), floats(terms, columns)
+        yield Call("MatMul", {"x": x}, {}, {"y": y})
+        yield Call("MatMul", {"x": x, "y": y})
+        yield Call("Gemm", {"x": x, "y": floats(columns, terms)}, {"transB": 1})
+    for few in (1, 3, 8, 16, 32):
+        for a, b in (((2048, 512), (512, few)), ((2048, few), (few, 512))):
+            yield Call("MatMul", {"x": floats(*a)}, {}, {"y": floats(*b)})
+            yield Call("MatMul", {"x": floats(*a), "y": floats(*b)})
+
+
 def recurrences() -> Iterator[Call]:
     """Recurrent layers and transforms of signals."""
     for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
@@ -579,6 +593,7 @@ _ALL: Sequence[Group] = (
     windows,
     convolutions,
     products,
+    skinny,
     recurrences,
     numbers,
 )

@@ -9,7 +9,8 @@ so that only the last tile of a split pays for its predicate. The place of the c
 over those outer loops that the bounds of the loop itself mention (a block of tiles, of which the last
 is short): other loops inside a tile keep their conditions, which are gone from the full tiles in any
 case. A parallel
-loop stays one loop, with a branch inside: two loops would be two phases. Conditions on several loops
+loop stays one loop, with a branch inside: two loops would be two phases. Where that branch is taken in the
+last iteration alone, loops in it are cut as in that iteration. Conditions on several loops
 are separated one loop at a time, from the inside out; unrolled and vector loops are left alone, their
 conditions become masks.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inlay.arith.dtype import BOOL
-from inlay.arith.expr import Int, Sym, floordiv, fresh, from_atom, lit, maximum, minimum, symbols
+from inlay.arith.expr import Int, Sym, floordiv, fresh, from_atom, lit, maximum, minimum, substitute, symbols
 from inlay.loop.ranges import Bounds
 from inlay.loop.scalar import Binary, BinaryOp, Index, Scalar
 from inlay.loop.stmt import For, If, LoopKind, Stmt
@@ -37,6 +38,7 @@ def partition_loops(s: Stmt) -> Stmt:
 class _Partition:
     def __init__(self) -> None:
         self._copies = 0
+        self._only: dict[Sym, Int] = {}  # of parallel loops around, the one iteration that comes here
 
     def stmt(self, s: Stmt, bounds: Bounds) -> Stmt:
         if not isinstance(s, For):
@@ -47,31 +49,43 @@ class _Partition:
         if s.kind in (LoopKind.UNROLL, LoopKind.VECTOR, LoopKind.MATRIX):
             return loop
         at = _threshold(loop)
-        if at is None or not {x for x in symbols(at) if x in bounds} <= set(symbols(s.extent)):
+        if at is None:
             return loop
-        return self._partitioned(loop, at, bounds)
+        place = substitute(at, self._only)
+        if not {x for x in symbols(place) if x in bounds} <= set(symbols(s.extent)):
+            return loop
+        return self._partitioned(loop, at, place, bounds)
 
-    def _partitioned(self, s: For, threshold: Int, bounds: Bounds) -> Stmt:
-        at, end = threshold, s.lo + s.extent
+    def _partitioned(self, s: For, threshold: Int, place: Int, bounds: Bounds) -> Stmt:
+        """Cut a loop at a place, which is that of a threshold in the iteration that comes here."""
+        at, end = place, s.lo + s.extent
         if not bounds.at_least(at - s.lo, 0):
             at = maximum(at, s.lo)
         if not bounds.at_least(end - at, 0):
             at = minimum(at, end)
         if at == end or at == s.lo:
             return s
-        full = _assume(s.body, s.var, threshold)
+        full, rest = _assume(s.body, s.var, threshold), self._copy(s.body)
+        # Which iteration it is, where only one can be left: conditions on it become those of numbers.
+        is_last = place.value is not None and bounds.at_least(place + 1 - end, 0)
         if s.kind is LoopKind.PARALLEL:
             here = Binary(BinaryOp.LT, Index(from_atom(s.var)), Index(at), BOOL)
-            branch = If(here, full, self._copy(s.body))
-            return For(s.var, s.lo, s.extent, s.kind, branch, s.note)
+            if is_last:
+                rest = self._in_last(s, rest, place, bounds)
+            return For(s.var, s.lo, s.extent, s.kind, If(here, full, rest), s.note)
         self._copies += 1
         var = fresh(f"{s.var.name}_t{self._copies}")
-        # Which iteration it is, where only one can be left: conditions on it become those of numbers.
-        is_last = threshold.value is not None and bounds.at_least(threshold + 1 - end, 0)
-        rest = Rewrite({s.var: threshold if is_last else from_atom(var)}).stmt(self._copy(s.body))
+        rest = Rewrite({s.var: place if is_last else from_atom(var)}).stmt(rest)
         return seq(
             For(s.var, s.lo, at - s.lo, s.kind, full, s.note), For(var, at, end - at, s.kind, rest, s.note)
         )
+
+    def _in_last(self, loop: For, rest: Stmt, last: Int, bounds: Bounds) -> Stmt:
+        """Partition what the last iteration of a parallel loop does, and no other."""
+        self._only[loop.var] = last
+        rest = self.stmt(rest, bounds.inside(loop.var, loop.lo, loop.extent))
+        del self._only[loop.var]
+        return rest
 
     def _copy(self, s: Stmt) -> Stmt:
         self._copies += 1

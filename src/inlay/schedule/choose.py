@@ -22,8 +22,10 @@ from inlay.machine.target import Target
 from inlay.schedule.rules.attention import attention, plain_attention
 from inlay.schedule.rules.chunked import chunked
 from inlay.schedule.rules.contraction import contraction, plain_contraction
+from inlay.schedule.rules.dots import dots
 from inlay.schedule.rules.injective import injective
 from inlay.schedule.rules.lines import lines
+from inlay.schedule.rules.one_row import one_row
 from inlay.schedule.rules.rows import rows
 from inlay.schedule.rules.split_reductions import split_reductions
 from inlay.schedule.rules.streams import streams
@@ -33,7 +35,17 @@ from inlay.schedule.state import Illegal, Schedule, Step
 Rule = Callable[[Schedule, Target], None]
 """Schedules a function, or raises `Illegal`."""
 
-RULES: tuple[Rule, ...] = (injective, chunked, streams, contraction, attention, split_reductions, rows)
+RULES: tuple[Rule, ...] = (
+    injective,
+    chunked,
+    one_row,
+    streams,
+    dots,
+    contraction,
+    attention,
+    split_reductions,
+    rows,
+)
 """In order; the more special first."""
 ITEM_RULES: tuple[Rule, ...] = (work_items, separate_items)
 """For devices that run thousands of work items at once, such as GPUs."""
@@ -42,7 +54,7 @@ FEW_ITEM_RULES: tuple[Rule, ...] = (point_items, contraction, rows)
 
 _PLAINER: Mapping[Rule, Rule] = {attention: plain_attention, contraction: plain_contraction}
 """What a function of the rule's class is tried with when the rule is refused half-way."""
-_FORMS: frozenset[Rule] = frozenset({chunked, streams, split_reductions})
+_FORMS: frozenset[Rule] = frozenset({chunked, one_row, streams, dots, split_reductions})
 """Special forms of the rule behind them: that a function is of another class is no news."""
 
 

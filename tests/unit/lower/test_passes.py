@@ -102,6 +102,25 @@ def test_partition_branches_inside_parallel_loops() -> None:
     )
 
 
+def test_partition_cuts_loops_in_the_last_iteration_of_a_parallel_loop() -> None:
+    """Of chunks of two vectors, the last has a whole one and a part of one."""
+    inside = "if [16*o + 8*t + i] < [28] { y[16*o + 8*t + i] = x[16*o + 8*t + i] }"
+    whole = "y[16*o + 8*t + i] = x[16*o + 8*t + i]"
+    head = "lowered func f(x: f32[28]) -> (y: f32[28]) "
+    hold(
+        head + "{ for o in 0..2 parallel { for t in 0..2 { for i in 0..8 vector {" + inside + "} } } }",
+        lambda f: with_body(f, partition_loops(f.body)),
+        head
+        + "{ for o in 0..2 parallel { if [o] < [1] { for t in 0..2 { for i in 0..8 vector {"
+        + whole
+        + "} } } else { for t in 0..1 { for i in 0..8 vector {"
+        + whole
+        + "} } for t in 1..2 { for i in 0..8 vector {"
+        + inside.replace("8*t", "8")
+        + "} } } } }",
+    )
+
+
 def test_partition_knows_which_one_the_last_iteration_is() -> None:
     """Of two loops that threads share as one, the inner is left with one iteration."""
     hold(

@@ -8,14 +8,15 @@ import pytest
 
 from inlay.machine.target import baseline
 from inlay.schedule.choose import decide
+from inlay.schedule.rules.computed_product import BLOCK, RUN
 from inlay.schedule.rules.loops import reduce_loops
-from inlay.schedule.rules.streams import BLOCK, RUN, streams
+from inlay.schedule.rules.streams import SETS, streams
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, hold_law
 from tests.unit.schedule.test_packing import Dims, two_factors
 
-SMALL = replace(baseline("x86_64", "v2"), l1_bytes=4096)
-"""Four lanes, and a first cache that no factor fits."""
+SMALL = replace(baseline("x86_64", "v2"), l1_bytes=4096, l3_bytes=4096)
+"""Four lanes, a first cache that no factor fits, and a last one for which all are far."""
 WIDE = 2 * RUN
 K = dim("k")
 
@@ -67,6 +68,15 @@ def test_what_is_left_to_other_rules(a: Dims, b: Dims, why: str) -> None:
 
 
 def test_a_small_factor_stays_in_the_cache() -> None:
-    f = two_factors((1, 17), (17, WIDE))
+    f = two_factors((2, 17), (17, WIDE))
     assert decide(f, SMALL).rule == "streams"
     assert decide(f, replace(SMALL, l1_bytes=32768)).rule == "contraction"
+
+
+def test_panels_of_a_near_factor_are_read_unless_its_rows_share_sets() -> None:
+    near = replace(SMALL, l3_bytes=8 << 20)
+    aligned = SETS // 4
+    assert decide(two_factors((2, 17), (17, aligned)), near).rule == "streams"
+    assert decide(two_factors((2, 17), (17, aligned + 4)), near).rule == "contraction"
+    wide = replace(near, vector_bytes=64, vector_registers=32)
+    assert decide(two_factors((4, 17), (17, aligned)), wide).rule == "contraction"

@@ -11,8 +11,16 @@ from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
 from inlay.schedule.rules.contraction_plan import Plan, epilogue_of, no_contraction, row_tiles, tile_options
 from inlay.schedule.rules.groups import is_product, packed_panel, symbols_in, written
+from inlay.schedule.rules.loops import divisors
 from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of
 from inlay.schedule.state import Schedule, illegal
+
+BLOCK, LEAST_BLOCK = 8, 4
+"""Rows of the second factor that are read side by side, at most and at least. Rows of whole pages share the
+sets of the first cache, which has eight ways (Zen 3, ms with 16, 8 and 4: 1 x 1,024 x 1,024 0.16, 0.07, 0.07;
+16 x 2,048 x 2,048 2.9, 2.4, 4.2)."""
+RUN = 64
+"""Columns that a row is read for at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,16 @@ class ComputedProduct:
         own = symbols_in(self.second.indices)
         axes = enumerate(self.spatial[:-1])
         return tuple(i for i, x in axes if x.sym in own and x.extent != 1)
+
+
+def rows_together(terms: int | None) -> int:
+    """Return how many rows of the second factor are read side by side: a divisor, if there is one.
+
+    A block with fewer rows than the others is a loop, and makes loops of all (1 x 900 x 1,000 with AVX2
+    66 us, 1 x 904 x 1,000 50).
+    """
+    found = [] if terms is None else divisors(terms, LEAST_BLOCK, BLOCK)
+    return found[-1] if found else BLOCK
 
 
 def computed_product(s: Schedule) -> ComputedProduct:
@@ -76,6 +94,19 @@ def computed_product(s: Schedule) -> ComputedProduct:
     return ComputedProduct(block, epilogue, spatial, terms[0], second[0], rows, written(b).dtype.itemsize)
 
 
+def require_large(product: ComputedProduct, target: Target) -> None:
+    """Refuse factors that the first cache holds, and those whose rows are short.
+
+    Raises:
+        Illegal: `schedule.class`.
+    """
+    columns, size = product.spatial[-1].extent.value, product.terms.extent.value
+    if columns is None or columns < 2 * RUN:
+        raise illegal("class", f"found {columns or 'any number of'} columns, needed {2 * RUN} or more")
+    if size is not None and (size <= BLOCK or size * columns * product.itemsize <= target.l1_bytes):
+        raise illegal("class", f"found a factor of {size} x {columns}, needed one that fills the first cache")
+
+
 def plan_of(s: Schedule, product: ComputedProduct, target: Target) -> Plan:
     """Return the order and sizes of tiles.
 
@@ -89,7 +120,10 @@ def plan_of(s: Schedule, product: ComputedProduct, target: Target) -> Plan:
         raise illegal("class", f"found rows on {len(wide)} axes, needed one")
     row = wide[0] if wide else next(iter(others), None)
     dtype, columns = product.second.buffer.dtype, spatial[-1].extent.value or 0
-    ranked = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
+    lanes = target.lanes(dtype.itemsize)
+    # Three registers of columns take half as long again (Zen 4, us: 8 x 1,024 x 1,024 281, with four 169).
+    widths = panel_widths(target, columns, None, product.rows, sum_bytes=dtype.itemsize)
+    ranked = [n for n in widths if n // lanes & (n // lanes - 1) == 0]
     panel = s.asked.pick(f"{product.block}.panel", ranked[0], ranked[1:4])
     options = [] if row is None else tile_options(target, dtype, panel, product.rows)
     tiles = row_tiles(s, product.block, options) if options else ()

@@ -7,7 +7,7 @@ So the reduction is outside the panels, in blocks of a few rows:
 
     for chunk of columns                       parallel
       sums[rows, chunk] = 0                    first cache
-      for block of the reduction               BLOCK rows of the second factor, read side by side
+      for block of the reduction               a few rows of the second factor, read side by side
         for panel of the chunk
           for tile of rows
             acc = 0; for k in block (unrolled): acc = fma(A[row, k], B[k, panel], acc)     registers
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from inlay.loop.buffer import Scope
 from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_write import cache_write
 from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.decompose_reduction import decompose_reduction
@@ -31,7 +32,14 @@ from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.use_fma import use_fma
-from inlay.schedule.rules.computed_product import ComputedProduct, computed_product, plan_of
+from inlay.schedule.rules.computed_product import (
+    RUN,
+    ComputedProduct,
+    computed_product,
+    plan_of,
+    require_large,
+    rows_together,
+)
 from inlay.schedule.rules.contraction import cut_rows
 from inlay.schedule.rules.contraction_plan import MIN_PARALLEL_PANELS, Plan
 from inlay.schedule.rules.groups import written
@@ -39,12 +47,15 @@ from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
 from inlay.schedule.state import Schedule, illegal
 
-BLOCK = 8
-"""Rows of the second factor that are read side by side. Rows of whole pages share the sets of the first
-cache, which has eight ways (Zen 3, ms with 16, 8 and 4: 1 x 1,024 x 1,024 0.16, 0.07, 0.07;
-16 x 2,048 x 2,048 2.9, 2.4, 4.2)."""
-RUN = 64
-"""Columns that a row is read for at least."""
+FAR = 4
+"""A factor that takes more than this part of the last cache comes from memory, for its results at least.
+Panels of nearer ones are read as fast (Zen 4, us, panels and streams: 8 x 1,000 x 1,000 145 and 168,
+8 x 2,000 x 2,000 2,720 and 806; 16 x 700 x 900 181 and 212, 16 x 1,500 x 1,500 953 and 976)."""
+LINE, LINES, SETS, MANY_ROWS = 64, 4, 1024, 4
+"""Rows whose distance is a multiple of 1 KB share few sets of a cache. With few lines of each in a panel, or
+few rows to multiply them with, that costs more than sums do (with AVX2, us, panels and streams: 8 x 1,024 x
+1,024 511 and 293; 4 x 700 x 1,536 154 and 101, x 900 63 and 68; with AVX-512 2 x 1,024 x 1,024 106 and
+81)."""
 MOST_CHUNKS = 8
 """Into how many chunks at most the sums that the first cache holds are divided for threads to share, two at
 least."""
@@ -57,18 +68,20 @@ def streams(s: Schedule, target: Target) -> None:
         Illegal: the function is something else; or a step refuses half-way.
     """
     product = computed_product(s)
-    _require_large(product, target)
+    require_large(product, target)
     block, epilogue = product.block, product.epilogue
     plan = plan_of(s, product, target)
+    _require_far(product, plan.panel, target)
     chunk = _chunk(product, plan.panel, target)
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.WORKSPACE)
     sums = written(s.block(block)).name
-    terms, within = split(s, reduce_loops(s, block)[0], BLOCK)
+    together = rows_together(product.terms.extent.value)
+    terms, within = split(s, reduce_loops(s, block)[0], together)
     parts = rfactor(s, block, [terms])
     for loop in reversed(spatial_loops(s, block)):
         distribute(s, loop)
-    if (product.terms.extent % BLOCK) != 0:
+    if (product.terms.extent % together) != 0:
         clip(s, parts, within)
     if target.has_fma:
         use_fma(s, parts)
@@ -78,21 +91,30 @@ def streams(s: Schedule, target: Target) -> None:
     set_scope(s, sums, Scope.WORKSPACE, at=s.loops_of(block)[shared - 1])
     decompose_reduction(s, parts, reduce_loops(s, parts)[0])
     cut_rows(s, parts, plan, written(s.block(parts)).name, target)
+    if ahead := _next_block(product, together, target):
+        annotate(s, s.loops_of(parts)[shared - 1], "prefetch", ahead)
     vectorize_nest(s, s.loops_of(epilogue)[-1], target)
     parallelize(s, s.loops_of(epilogue)[0])
 
 
-def _require_large(product: ComputedProduct, target: Target) -> None:
-    """Refuse factors that the first cache holds, and those whose rows are short.
+def _require_far(product: ComputedProduct, panel: int, target: Target) -> None:
+    """Refuse factors of which panels are read as fast: near ones, and rows that do not share sets of a cache.
 
     Raises:
         Illegal: `schedule.class`.
     """
-    columns, size = product.spatial[-1].extent.value, product.terms.extent.value
-    if columns is None or columns < 2 * RUN:
-        raise illegal("class", f"found {columns or 'any number of'} columns, needed {2 * RUN} or more")
-    if size is not None and (size <= BLOCK or size * columns * product.itemsize <= target.l1_bytes):
-        raise illegal("class", f"found a factor of {size} x {columns}, needed one that fills the first cache")
+    row = (product.spatial[-1].extent.value or 0) * product.itemsize
+    size = product.terms.extent.value
+    is_narrow = panel * product.itemsize < LINES * LINE or product.rows < MANY_ROWS
+    if size is not None and row * size <= target.last_bytes // FAR and not (is_narrow and row % SETS == 0):
+        raise illegal("class", f"found rows of {row} bytes, {size} of them, needed far or aligned ones")
+
+
+def _next_block(product: ComputedProduct, together: int, target: Target) -> str:
+    """Return the note that asks for the next rows, where the second cache does not hold the factor."""
+    row = (product.spatial[-1].extent.value or 0) * product.itemsize
+    size = row * (product.terms.extent.value or 0)
+    return f"{product.second.buffer.name} {together * row}" if size > target.l2_bytes else ""
 
 
 def _chunk(product: ComputedProduct, panel: int, target: Target) -> int:

@@ -1,0 +1,216 @@
+"""Products whose factors both lie along the terms: tiles of dot products.
+
+Rows of both factors are contiguous, as with a second one that is used transposed. Then vectors are along the
+terms, and a tile of sums, so many rows of the first factor by so many of the second, stays in registers:
+
+    for columns                                    parallel; rows of the second factor
+      for rows                                     of the first one
+        acc[rows, columns, lanes] = 0              registers
+        for vector of terms
+          acc += A[rows, vector] * B[columns, vector]
+        sums[rows, columns] = lanes of acc added up
+        epilogue(sums) -> C
+
+Nothing is packed or transposed, and the second factor is read once, in the order in which it lies. What it
+costs is to add up lanes, which long sums make little of: short ones with many rows are packed panels
+instead (`packing.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inlay.analysis.register_tiles import step_cost
+from inlay.arith.expr import coefficient
+from inlay.loop.buffer import Scope
+from inlay.loop.scalar import Load
+from inlay.loop.stmt import BlockIter, IterKind
+from inlay.loop.walk import loads_of
+from inlay.machine.target import Target
+from inlay.schedule.primitives.cache_write import cache_write
+from inlay.schedule.primitives.clip import clip
+from inlay.schedule.primitives.decompose_reduction import decompose_reduction
+from inlay.schedule.primitives.distribute import distribute
+from inlay.schedule.primitives.merge_axes import merge_axes
+from inlay.schedule.primitives.reorder import reorder
+from inlay.schedule.primitives.rfactor import rfactor
+from inlay.schedule.primitives.set_scope import set_scope
+from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.split_cascade import Copy, split_cascade
+from inlay.schedule.primitives.unroll import unroll
+from inlay.schedule.primitives.use_fma import use_fma
+from inlay.schedule.primitives.vectorize import vectorize
+from inlay.schedule.rules.contraction_plan import epilogue_of
+from inlay.schedule.rules.groups import is_product, symbols_in, written
+from inlay.schedule.rules.loops import merge_all, reduce_loops
+from inlay.schedule.rules.nests import parallelize
+from inlay.schedule.state import Schedule, illegal
+
+QUARTER = 4
+"""Lanes that are added up one by one."""
+LEAST_VECTORS = 4
+"""Of terms."""
+MAX_ROWS, MAX_COLUMNS = 8, 4
+"""Of a tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product of two matrices that both lie along its terms; axes are positions among its spatial iters.
+
+    Attributes:
+        block: its name.
+        epilogue: the block that makes something of each sum; None for none.
+        before: axes of which each element has a product of its own.
+        row, column: axes of the smaller factor and of the larger one.
+        rows, columns, terms: how many there are.
+    """
+
+    block: str
+    epilogue: str | None
+    before: tuple[int, ...]
+    row: int
+    column: int
+    rows: int
+    columns: int
+    terms: int
+
+
+def dots(s: Schedule, target: Target) -> None:
+    """Schedule a product of two matrices that both lie along its terms.
+
+    Raises:
+        Illegal: the function is something else; or a step refuses half-way.
+    """
+    merge_axes(s)
+    p = _product(s)
+    lanes = target.lanes(written(s.block(p.block)).dtype.itemsize)
+    if p.terms < LEAST_VECTORS * lanes:
+        raise illegal("class", f"found sums of {p.terms} terms, needed {LEAST_VECTORS * lanes} or more")
+    height, width = _tile(p.rows, p.columns, target.vector_registers)
+    epilogue = p.epilogue or cache_write(s, p.block, Scope.REGISTER)
+    depth = len(p.before) + 2
+    for name in (p.block, epilogue):
+        loops = s.loops_of(name)
+        reorder(s, [*(loops[i] for i in (*p.before, p.column, p.row)), *loops[depth:]])
+    many = _lanes_apart(s, p, depth, lanes)
+    if target.has_fma:
+        use_fma(s, many[0])
+    merge_all(s, [s.loops_of(p.block)[:depth], s.loops_of(epilogue)[:depth]])
+    column, row = s.loops_of(p.block)[depth - 2 : depth]
+    for across in split_cascade(s, column, _sizes(p.columns, width)):
+        for down in split_cascade(s, _rows_outside(s, across, row), _sizes(p.rows, height)):
+            _in_registers(s, down, [down.names[across.names[x]] for x in many])
+    parallelize(s, s.loops_of(p.block)[0])
+
+
+def _product(s: Schedule) -> _Product:
+    """Return the product of a function.
+
+    Raises:
+        Illegal: `schedule.class`.
+    """
+    reductions = [b for b in s.block_names() if s.block(b).init is not None]
+    if len(reductions) != 1:
+        raise illegal("class", f"found {len(reductions)} reductions, needed one")
+    (block,) = reductions
+    b = s.block(block)
+    spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
+    terms = [i for i in b.iters if i.kind is IterKind.REDUCE]
+    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    if not is_product(b) or len(terms) != 1 or len(factors) != 2 or b.predicate is not None:
+        raise illegal("class", f"found '{block}', which is no product of two matrices")
+    if any(x.buffer.dtype is not written(b).dtype or not _is_along(x, terms[0]) for x in factors):
+        raise illegal("class", f"found '{block}', which reads a factor across its terms")
+    own = [{i.sym for i in spatial} & symbols_in(x.indices) for x in factors]
+    both = own[0] & own[1]
+    apart = [[n for n, i in enumerate(spatial) if i.sym in x - both] for x in own]
+    sizes = {n: i.extent.value for n, i in enumerate(spatial)}
+    if [len(x) for x in apart] != [1, 1] or None in [sizes[n] for x in apart for n in x]:
+        raise illegal("class", f"found '{block}', needed rows and columns on one axis each, of known sizes")
+    row, column = sorted((x[0] for x in apart), key=lambda n: (sizes[n] or 0, n))
+    epilogue = epilogue_of(s, block)
+    if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
+        raise illegal("class", "found something else beside a product, needed one alone")
+    before = tuple(n for n in range(len(spatial)) if n not in (row, column))
+    rows, columns, count = sizes[row] or 0, sizes[column] or 0, terms[0].extent.value or 0
+    return _Product(block, epilogue, before, row, column, rows, columns, count)
+
+
+def _is_along(load: Load, terms: BlockIter) -> bool:
+    """Whether what is loaded for one term after the other is side by side."""
+    outside = terms.sym in symbols_in(load.indices[:-1])
+    return not outside and coefficient(load.indices[-1], terms.sym) == 1
+
+
+def _tile(rows: int, columns: int, registers: int) -> tuple[int, int]:
+    """Return of how many rows and columns a tile is: what takes least, and its sums stay in registers."""
+    options = [
+        (r, c)
+        for r in range(1, min(rows, MAX_ROWS) + 1)
+        for c in range(1, min(columns, MAX_COLUMNS) + 1)
+        if r * c + min(r, c) + 1 < registers
+    ]
+
+    def cost(tile: tuple[int, int]) -> float:
+        r, c = tile
+        full, left = divmod(rows, r)
+        one = full * step_cost(r, c) + (step_cost(left, c) if left else 0)
+        return one / c
+
+    return min(options, key=lambda x: (cost(x), -x[0]))
+
+
+def _sizes(count: int, size: int) -> tuple[int, ...]:
+    """Return the sizes of tiles that cover so many rows or columns."""
+    return (size, count % size) if count % size else (size,)
+
+
+def _lanes_apart(s: Schedule, p: _Product, depth: int, lanes: int) -> list[str]:
+    """Give each lane a sum of its own, and add these up in two steps; returns the blocks that write sums."""
+    outer, lane = split(s, reduce_loops(s, p.block)[0], lanes)
+    many = [rfactor(s, p.block, [lane])]
+    if p.terms % lanes:
+        clip(s, many[0], lane)
+    decompose_reduction(s, many[0], outer)
+    if lanes > QUARTER:
+        _, within = split(s, s.loops_of(p.block)[-1], QUARTER)
+        many.append(rfactor(s, p.block, [within]))
+        decompose_reduction(s, many[1], s.loops_of(many[1])[depth])
+    decompose_reduction(s, p.block, s.loops_of(p.block)[depth])
+    return [*many, p.block]
+
+
+def _rows_outside(s: Schedule, across: Copy, row: str) -> str:
+    """Put the loop over rows around the columns of a tile, of which each step has a loop; returns it."""
+    distribute(s, across.names[row])
+    distribute(s, across.inner)
+    rows: list[str] = []
+    for name in _blocks_in(s, across.outer):
+        column, row = s.loops_of(name)[s.loops_of(name).index(across.outer) + 1 :][:2]
+        reorder(s, [row, column])
+        rows.append(row)
+    merge_all(s, [[x] for x in rows])
+    return rows[0]
+
+
+def _blocks_in(s: Schedule, loop: str) -> list[str]:
+    return [x for x in s.block_names() if loop in s.loops_of(x)]
+
+
+def _in_registers(s: Schedule, down: Copy, names: list[str]) -> None:
+    """Write out the rows and columns of each step of a tile, with sums in registers."""
+    distribute(s, down.inner)
+    vectors = {written(s.block(x)) for x in names[:-1]}
+    for name in _blocks_in(s, down.outer):
+        loops = s.loops_of(name)
+        row, column, *inside = loops[loops.index(down.outer) + 1 :]
+        terms = inside[:1] if name == names[0] else []
+        reorder(s, [*terms, row, column])
+        written_out = [row, column, *inside[len(terms) :]]
+        if written(s.block(name)) in vectors:
+            vectorize(s, written_out.pop())
+        for loop in written_out:
+            unroll(s, loop)
+    for name in names:
+        set_scope(s, written(s.block(name)).name, Scope.REGISTER, at=down.outer)

@@ -1,0 +1,87 @@
+"""Products whose factors both lie along the terms become tiles of dot products, and keep their meaning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inlay.arith.dtype import F32
+from inlay.arith.expr import to_int
+from inlay.loop import te
+from inlay.loop.from_te import from_te
+from inlay.loop.func import LoopFunction
+from inlay.loop.stmt import LoopKind
+from inlay.machine.target import baseline
+from inlay.schedule.choose import decide
+from inlay.schedule.rules.dots import dots
+from inlay.schedule.state import Illegal, Schedule
+from tests.unit.schedule.programs import dim, gave_up, hold_law
+from tests.unit.schedule.test_packing import Dims
+
+SMALL = baseline("x86_64", "v2")
+"""Four lanes, sixteen registers."""
+
+
+def turned(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
+    """Return the product of rows of a matrix with rows of another one, one matrix for each of the axes before."""
+    x, w = (te.placeholder([to_int(d) for d in shape], F32, n) for shape, n in ((a, "x"), (b, "w")))
+    k = te.reduce_axis("k", x.shape[-1])
+    shape = (*x.shape[:-1], w.shape[-2])
+    first = len(x.shape) - len(w.shape)
+    y = te.compute(
+        shape, lambda *i: te.sum_over(k, x[(*i[:-1], k)] * w[(*i[first:-2], i[-1], k)]), name="matmul"
+    )
+    if not bias:
+        return from_te("matmul", [x, w], [y])
+    v = te.placeholder(shape[-1:], F32, "v")
+    z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
+    return from_te("matmul", [x, w, v], [z])
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((2, 16), (8, 16)),
+        ((3, 37), (7, 37)),
+        ((5, 18), (4, 18)),
+        ((9, 16), (3, 16)),
+        ((13, 20), (11, 20)),
+        ((2, 3, 17), (2, 6, 17)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_tiles_of_dot_products(a: Dims, b: Dims, bias: bool, lanes: int) -> None:
+    terms = lanes // 4
+    a, b = ((*x[:-1], x[-1] * terms) for x in (a, b))
+    target = replace(SMALL, vector_bytes=4 * lanes, vector_registers=8 + 3 * lanes // 2)
+    f = turned(a, b, bias=bias)
+    s = Schedule(f)
+    block = s.block_names()[0]
+    dots(s, target)
+    hold_law(f, s)
+    *around, row, column, lane = s.loops_of(f"{block}_lanes")
+    assert s.loop(lane).kind is LoopKind.VECTOR
+    assert s.loop(row).kind is s.loop(column).kind is LoopKind.UNROLL
+    assert s.loop(around[-1]).kind is LoopKind.SERIAL, "terms are outside of what is written out"
+    assert not gave_up(decide(f, target))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "why"),
+    [
+        ((2, 12), (8, 12), "terms"),
+        ((dim("m"), 64), (8, 64), "known"),
+        ((2, 64), (dim("n"), 64), "known"),
+        ((1, 64), (8, 64), "rows"),
+    ],
+    ids=str,
+)
+def test_what_is_left_to_other_rules(a: Dims, b: Dims, why: str) -> None:
+    f = turned(a, b)
+    with pytest.raises(Illegal, match=why):
+        dots(Schedule(f), SMALL)
+    assert decide(f, SMALL).rule != "dots"
