@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from inlay.codegen.image import Image
+from tests.system import need
 
 EMULATOR = "qemu-aarch64"
 """The command: it has all features of the architecture that LLVM uses here."""
@@ -47,6 +48,7 @@ class EmulatedImage:
     """An image for Arm that can be called like a `MappedImage`."""
 
     def __init__(self, image: Image) -> None:
+        need(EMULATOR)
         assert image.arch == "aarch64"
         self._image = image
 

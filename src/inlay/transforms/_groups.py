@@ -10,7 +10,8 @@ Four kinds of groups are formed, the ones with most to lose first:
 1. **Contraction**: a convolution or matrix product, and the element-wise work on its result (bias,
    activation, residual) as long as it has the shape of the result: it is done on tiles that are still
    in registers. Element-wise work on an *operand* would be repeated for every output it contributes
-   to, so it is left out; a transpose of an operand that keeps the last axis only changes strides.
+   to, so it is left out; a transpose of an operand that keeps the last axis only changes strides, and
+   one of a matrix that all rows are multiplied by is a step less: it is packed transposed.
    **Attention** is two of them with reductions along rows between, as one kernel (`_attention.py`), where
    the device has a schedule for that.
 2. **Rows**: reductions over the same trailing axes (softmax, layer_norm, or spelled-out forms), with
@@ -37,6 +38,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from inlay.analysis.blocks import operands
+from inlay.arith.dtype import F32, F64
 from inlay.ir.expr import Call, Const, GlobalVar, Let, OpRef, Var
 from inlay.ir.op import Effect
 from inlay.ir.types import TensorType
@@ -124,8 +126,8 @@ class GroupOptions:
 
     Attributes:
         limit: most operators in one group.
-        operand_transposes: whether a transpose of an operand that keeps the last axis becomes part
-            of a contraction.
+        operand_transposes: whether a transpose of an operand becomes part of a contraction: one that
+            keeps the last axis, or of a matrix that is packed.
         joins_attention: whether a device, "" for the host, has a schedule for attention as one kernel.
     """
 
@@ -259,7 +261,7 @@ class Grouping:
         return False
 
     def _operand_transposes(self, anchor: Node, chosen: set[Var]) -> list[Node]:
-        """Return the transposes of the operands of a product that keep the last axis."""
+        """Return the transposes of the operands of a product that it reads through."""
         found: list[Node] = []
         if "matmul" not in (anchor.name, anchor.definition.form_of):
             return found
@@ -268,10 +270,20 @@ class Grouping:
             if node is None or not self._may_join(node, anchor, chosen):
                 continue
             perm = getattr(node.call.callee.attrs, "perm", None)  # type: ignore[union-attr]
-            if node.name == "transpose" and perm and perm[-1] == len(perm) - 1:
+            if node.name != "transpose" or not perm:
+                continue
+            if perm[-1] == len(perm) - 1 or (arg is anchor.call.args[1] and self._is_packed(node, anchor)):
                 found.append(node)
                 chosen.add(node.let.var)
         return found
+
+    def _is_packed(self, node: Node, anchor: Node) -> bool:
+        """Whether a product can pack what a node transposes: one matrix of floats, of known size."""
+        device = "" if anchor.place is None else anchor.place.device
+        kind = node.type
+        if not isinstance(kind, TensorType) or len(kind.shape) != 2 or kind.dtype not in (F32, F64):
+            return False
+        return self._options.joins_attention(device) and None not in [d.value for d in kind.shape]
 
     def _rows(self, anchor: Node) -> list[Node]:
         axis = row_axis(anchor)

@@ -122,9 +122,7 @@ class FuseOptions:
     """
 
     limit: int = option(48, help="most operators in one kernel")
-    operand_transposes: bool = option(
-        default=True, help="read operands of products through transposes that keep the last axis"
-    )
+    operand_transposes: bool = option(default=True, help="read operands of products through transposes")
     joins_attention: Callable[[str], bool] = _on_host
     watch: Callable[[Fusion], None] | None = None
 

@@ -10,33 +10,16 @@ from inlay.arith.dtype import F32
 from inlay.arith.expr import to_int
 from inlay.loop import te
 from inlay.loop.from_te import from_te
-from inlay.loop.func import LoopFunction
 from inlay.loop.stmt import LoopKind
 from inlay.machine.target import baseline
 from inlay.schedule.choose import decide
-from inlay.schedule.rules.dots import dots
+from inlay.schedule.rules.dots import FEW_ROWS, MANY_ROWS, dots
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, gave_up, hold_law
-from tests.unit.schedule.test_packing import Dims
+from tests.unit.schedule.test_packing import Dims, transposed
 
 SMALL = baseline("x86_64", "v2")
 """Four lanes, sixteen registers."""
-
-
-def turned(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
-    """Return the product of rows of a matrix with rows of another one, one matrix for each of the axes before."""
-    x, w = (te.placeholder([to_int(d) for d in shape], F32, n) for shape, n in ((a, "x"), (b, "w")))
-    k = te.reduce_axis("k", x.shape[-1])
-    shape = (*x.shape[:-1], w.shape[-2])
-    first = len(x.shape) - len(w.shape)
-    y = te.compute(
-        shape, lambda *i: te.sum_over(k, x[(*i[:-1], k)] * w[(*i[first:-2], i[-1], k)]), name="matmul"
-    )
-    if not bias:
-        return from_te("matmul", [x, w], [y])
-    v = te.placeholder(shape[-1:], F32, "v")
-    z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
-    return from_te("matmul", [x, w, v], [z])
 
 
 @pytest.mark.sample(4)
@@ -48,7 +31,7 @@ def turned(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
         ((3, 37), (7, 37)),
         ((5, 18), (4, 18)),
         ((9, 16), (3, 16)),
-        ((13, 20), (11, 20)),
+        ((13, 208), (11, 208)),
         ((2, 3, 17), (2, 6, 17)),
     ],
     ids=str,
@@ -58,7 +41,7 @@ def test_tiles_of_dot_products(a: Dims, b: Dims, bias: bool, lanes: int) -> None
     terms = lanes // 4
     a, b = ((*x[:-1], x[-1] * terms) for x in (a, b))
     target = replace(SMALL, vector_bytes=4 * lanes, vector_registers=8 + 3 * lanes // 2)
-    f = turned(a, b, bias=bias)
+    f = transposed(a, b, bias=bias)
     s = Schedule(f)
     block = s.block_names()[0]
     dots(s, target)
@@ -77,11 +60,21 @@ def test_tiles_of_dot_products(a: Dims, b: Dims, bias: bool, lanes: int) -> None
         ((dim("m"), 64), (8, 64), "known"),
         ((2, 64), (dim("n"), 64), "known"),
         ((1, 64), (8, 64), "rows"),
+        ((FEW_ROWS + 1, 64), (20, 64), "fewer"),
+        ((MANY_ROWS + 1, 512), (40, 512), "fewer"),
     ],
     ids=str,
 )
 def test_what_is_left_to_other_rules(a: Dims, b: Dims, why: str) -> None:
-    f = turned(a, b)
+    f = transposed(a, b)
     with pytest.raises(Illegal, match=why):
         dots(Schedule(f), SMALL)
     assert decide(f, SMALL).rule != "dots"
+
+
+def test_a_factor_may_be_one_number() -> None:
+    x, c = te.placeholder((to_int(4), to_int(64)), F32, "x"), te.placeholder((), F32, "c")
+    k = te.reduce_axis("k", 64)
+    f = from_te("scaled", [x, c], [te.compute((to_int(4),), lambda i: te.sum_over(k, x[i, k] * c[()]))])
+    with pytest.raises(Illegal, match="across"):
+        dots(Schedule(f), SMALL)

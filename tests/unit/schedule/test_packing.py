@@ -12,11 +12,12 @@ from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
-from inlay.loop.stmt import If
+from inlay.loop.stmt import For, If
 from inlay.loop.walk import stmts_below
 from inlay.lower.lower import lower
 from inlay.machine.target import baseline
 from inlay.ops.matmul import product
+from inlay.schedule.choose import decide
 from inlay.schedule.primitives.cache_read import cache_read
 from inlay.schedule.rules.contraction import contraction
 from inlay.schedule.state import Illegal, Schedule
@@ -38,6 +39,48 @@ def two_factors(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
     v = te.placeholder(shape[-1:], F32, "v")
     z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
     return from_te("matmul", [x, w, v], [z])
+
+
+def transposed(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
+    """Return the products of rows of a matrix with rows of another one, which axes before may have own of."""
+    x, w = (te.placeholder([to_int(d) for d in shape], F32, n) for shape, n in ((a, "x"), (b, "w")))
+    k = te.reduce_axis("k", x.shape[-1])
+    shape = (*x.shape[:-1], w.shape[-2])
+    first = len(x.shape) - len(w.shape)
+    y = te.compute(
+        shape, lambda *i: te.sum_over(k, x[(*i[:-1], k)] * w[(*i[first:-2], i[-1], k)]), name="matmul"
+    )
+    if not bias:
+        return from_te("matmul", [x, w], [y])
+    v = te.placeholder(shape[-1:], F32, "v")
+    z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
+    return from_te("matmul", [x, w, v], [z])
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b", "sizes"),
+    [
+        ((25, 8), (64, 8), [()]),
+        ((30, 13), (8, 13), [()]),
+        ((26, 3), (21, 3), [()]),
+        ((B, 9), (33, 9), [(0,), (1,), (30,)]),
+        ((26, K), (18, K), [(0,), (7,)]),
+        ((2, 30, 6), (2, 13, 6), [()]),
+    ],
+    ids=str,
+)
+def test_a_transposed_factor_is_packed_in_tiles(
+    a: Dims, b: Dims, sizes: list[tuple[int, ...]], bias: bool
+) -> None:
+    f = transposed(a, b, bias=bias)
+    s = Schedule(f)
+    contraction(s, SMALL)
+    hold_law(f, s, *sizes)
+    notes = [note for x in stmts_below(s.body) if isinstance(x, For) for note in x.note]
+    assert (("loads", "transposed") in notes) == (a[-1] not in (3,)), "16 bytes of a column at a time"
+    assert decide(f, SMALL).rule == "contraction"
 
 
 @pytest.mark.sample(5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import inlay
-from inlay.arith.dtype import I8
+from inlay.arith.dtype import F16, I8
 from inlay.ir import make
 from inlay.transforms._groups import Reason
 from inlay.transforms.fuse_ops import FuseOptions
@@ -31,6 +31,31 @@ def test_a_transposed_operand_is_read_in_place_if_its_rows_stay():
         "transpose",
         "transpose",
     ]
+
+
+def test_a_matrix_for_all_rows_is_read_transposed():
+    p, m = Program(), dims("m")
+    x, w = p.input("x", m, 9), p.input("w", 20, 9)
+    before = p.module(p.op("matmul", x, p.op("transpose", w, perm=(1, 0))))
+    after = fused(before)
+    assert kernels(after) == ["transpose+matmul"]
+    same(before, after, noise(5, 9), noise(20, 9))
+    elsewhere = FuseOptions(joins_attention=lambda _: False)
+    assert kernels(fused(before, elsewhere)) == ["matmul", "transpose"]
+
+
+@pytest.mark.parametrize("place", ["left", "open", "narrow"])
+def test_what_is_not_packed_is_transposed_before(place):
+    """Rows, a matrix of a size that nobody knows, and numbers that are widened."""
+    p, n = Program(), dims("n")
+    if place == "left":
+        y = p.op("matmul", p.op("transpose", p.input("x", 9, 5), perm=(1, 0)), p.input("w", 9, 20))
+    elif place == "open":
+        y = p.op("matmul", p.input("x", 5, 9), p.op("transpose", p.input("w", n, 9), perm=(1, 0)))
+    else:
+        x, w = p.input("x", 5, 9, dtype=F16), p.input("w", 20, 9, dtype=F16)
+        y = p.op("matmul", x, p.op("transpose", w, perm=(1, 0)))
+    assert kernels(fused(p.module(y))) == ["matmul", "transpose"]
 
 
 def test_no_group_is_larger_than_the_limit():

@@ -16,7 +16,7 @@ from inlay.schedule.state import Schedule, illegal, primitive
 
 
 @primitive
-def split_cases(s: Schedule, block: str, loop: str) -> tuple[str, ...]:
+def split_cases(s: Schedule, block: str, loop: str, *, varies: bool = False) -> tuple[str, ...]:
     """Run apart the iterations for which a select takes its one or its other side.
 
     Before:
@@ -30,8 +30,8 @@ def split_cases(s: Schedule, block: str, loop: str) -> tuple[str, ...]:
         for i_1 in 4..9 { block b_1(v: spatial 9 = i_1) { y[v] = x[8 - v] } }
 
     It is the first select of the block whose condition says a range of an innermost loop, the same in all
-    iterations of the loops around it. Where that is in the middle, a third loop is behind it. Other systems:
-    index-set splitting.
+    iterations of the loops around it unless it `varies`. Where that is in the middle, a third loop is behind
+    it. Other systems: index-set splitting.
 
     Returns:
         The names of the loops, in order.
@@ -45,7 +45,8 @@ def split_cases(s: Schedule, block: str, loop: str) -> tuple[str, ...]:
         raise illegal("class", f"found {loop} around more than one store of {block}")
     if b.init is not None:
         raise illegal("class", f"found {block}, which is a reduction: each part would begin anew")
-    found = next(_cases(b, b.body, old, s.function.dims), None)
+    around = [s.loop(x).var for x in s.loops_of(block) if x != loop] if varies else []
+    found = next(_cases(b, b.body, old, [*s.function.dims, *around]), None)
     if found is None:
         raise illegal("class", f"found no select of {block} that says a range of {loop}")
     select, first, end = found
@@ -62,7 +63,7 @@ def split_cases(s: Schedule, block: str, loop: str) -> tuple[str, ...]:
     return tuple(x.var.name for x in parts)
 
 
-def _cases(b: Block, store: Store, loop: For, dims: Sequence[Sym]) -> Iterator[tuple[Select, Int, Int]]:
+def _cases(b: Block, store: Store, loop: For, known: Sequence[Sym]) -> Iterator[tuple[Select, Int, Int]]:
     """Yield selects with the range in which the first side is taken, from the outside in."""
     bound = {i.sym: x for i, x in zip(b.iters, b.bindings, strict=True)}
     for x in scalars_below(store.value):
@@ -79,7 +80,7 @@ def _cases(b: Block, store: Store, loop: For, dims: Sequence[Sym]) -> Iterator[t
         else:
             first = minimum(first, hi)
             end = minimum(maximum(end, first), hi)
-            is_same = {*symbols(first), *symbols(end)}.issubset(dims)
+            is_same = {*symbols(first), *symbols(end)}.issubset(known)
             if is_same and (first, end) != (lo, hi) and first != end:
                 yield x, first, end
 

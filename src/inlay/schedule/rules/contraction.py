@@ -81,7 +81,15 @@ from inlay.schedule.rules.contraction_plan import (
     no_contraction,
     plan_contraction,
 )
-from inlay.schedule.rules.groups import dot_kind, group_of, multiplies_vectors, sums_dots, use_dots, written
+from inlay.schedule.rules.groups import (
+    dot_kind,
+    group_of,
+    multiplies_vectors,
+    sums_dots,
+    transposed_factor,
+    use_dots,
+    written,
+)
 from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffers
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
@@ -129,7 +137,8 @@ def _contractions(s: Schedule, target: Target, *, plain: bool) -> None:
     if not reductions:
         raise illegal("class", "found no reduction, needed a sum of products")
     for block in reductions:
-        if why := no_contraction(s, block):
+        is_packed = not plain and transposed_factor(s.block(block)) is not None and len(reductions) == 1
+        if (why := no_contraction(s, block)) and not is_packed:
             raise illegal("class", f"found '{block}', {why}, needed a sum of products along columns")
     if reductions == [blocks[0]] and multiplies_vectors(s.block(blocks[0]), target):
         raise illegal("class", f"found '{blocks[0]}', which multiplies rows with one column, needed columns")
@@ -186,7 +195,7 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
         at = s.loops_of(block)[around]
         begun = replace(begun, temporary=set_scope(s, begun.temporary, Scope.WORKSPACE, at=at))
     if begun.packs is not None and plan.packing is not None:
-        pack_inside(s, begun.packs, block, plan.packing, plan.before)
+        pack_inside(s, begun.packs, block, plan.packing, plan.before, target)
     if buffers is not None:
         at = s.loops_of(block)[max(buffers.depth - 1, 0)]
         taken += add_line_buffers(s, block, at, target, whole_rows=group_of(s.block(block)) is None)

@@ -52,6 +52,10 @@ LEAST_VECTORS = 4
 """Of terms."""
 MAX_ROWS, MAX_COLUMNS = 8, 4
 """Of a tile."""
+PAGE, WAYS = 4096, 8
+"""Rows that are whole pages long share a set of the first cache, which has so many ways or more."""
+FEW_ROWS, MANY_ROWS, TERMS_A_ROW = 8, 24, 16
+"""More than a few rows need so many terms each, and more than many are better off with packed panels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,12 @@ def dots(s: Schedule, target: Target) -> None:
     lanes = target.lanes(written(s.block(p.block)).dtype.itemsize)
     if p.terms < LEAST_VECTORS * lanes:
         raise illegal("class", f"found sums of {p.terms} terms, needed {LEAST_VECTORS * lanes} or more")
-    height, width = _tile(p.rows, p.columns, target.vector_registers)
+    most = min(MANY_ROWS, max(FEW_ROWS, p.terms // TERMS_A_ROW))
+    if p.rows > most:
+        raise illegal("class", f"found {p.rows} rows or columns at least, needed {most} or fewer")
+    row_bytes = p.terms * written(s.block(p.block)).dtype.itemsize
+    lines = WAYS if row_bytes % PAGE == 0 else MAX_ROWS + MAX_COLUMNS
+    height, width = _tile(p.rows, p.columns, target.vector_registers, lines)
     epilogue = p.epilogue or cache_write(s, p.block, Scope.REGISTER)
     depth = len(p.before) + 2
     for name in (p.block, epilogue):
@@ -139,17 +148,21 @@ def _product(s: Schedule) -> _Product:
 
 def _is_along(load: Load, terms: BlockIter) -> bool:
     """Whether what is loaded for one term after the other is side by side."""
-    outside = terms.sym in symbols_in(load.indices[:-1])
-    return not outside and coefficient(load.indices[-1], terms.sym) == 1
+    if not load.indices or terms.sym in symbols_in(load.indices[:-1]):
+        return False
+    return coefficient(load.indices[-1], terms.sym) == 1
 
 
-def _tile(rows: int, columns: int, registers: int) -> tuple[int, int]:
-    """Return of how many rows and columns a tile is: what takes least, and its sums stay in registers."""
+def _tile(rows: int, columns: int, registers: int, lines: int) -> tuple[int, int]:
+    """Return of how many rows and columns a tile is: what takes least.
+
+    Its sums stay in registers, and its rows and columns together are so many lines at most.
+    """
     options = [
         (r, c)
         for r in range(1, min(rows, MAX_ROWS) + 1)
         for c in range(1, min(columns, MAX_COLUMNS) + 1)
-        if r * c + min(r, c) + 1 < registers
+        if r * c + min(r, c) + 1 < registers and r + c <= lines
     ]
 
     def cost(tile: tuple[int, int]) -> float:

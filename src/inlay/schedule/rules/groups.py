@@ -165,6 +165,21 @@ def is_contiguous(indices: Sequence[Int], column: Sym) -> bool:
     return not outside and coefficient(last, column) == 1
 
 
+def transposed_factor(b: Block) -> Load | None:
+    """Return the factor with the columns of a product of matrices if it lies along the terms; else None."""
+    spatial, terms = ([i for i in b.iters if i.kind is kind] for kind in (IterKind.SPATIAL, IterKind.REDUCE))
+    factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
+    if not is_product(b) or len(terms) != 1 or len(factors) != 2 or b.predicate is not None:
+        return None
+    column = spatial[-1]
+    found = [x for x in factors if column.sym in symbols_in(x.indices)]
+    if len(found) != 1 or column.extent.value is None or found[0].buffer.dtype is not written(b).dtype:
+        return None
+    *before, last = found[0].indices
+    along = coefficient(last, terms[0].sym) == 1 and column.sym not in symbols(last)
+    return found[0] if along and terms[0].sym not in symbols_in(before) else None
+
+
 def multiplies_vectors(b: Block, target: Target) -> bool:
     """Whether results are sums along two rows, long enough to be added by vectors.
 

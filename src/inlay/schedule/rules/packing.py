@@ -11,6 +11,9 @@ a page each. So a group of panels is copied before it is used, to where it is co
 It costs a load and a store for each element, where the product has as many multiply-adds for it as
 there are rows. Behind the last column are zeros, so that sums there need no mask: a matrix whose columns
 do not fill vectors is packed however small it is.
+
+A factor that is used transposed lies along the terms, and columns are far apart. It is packed in any case, as
+tiles that are transposed in registers (`transposed.py`), a run of a few columns at a time.
 """
 
 from __future__ import annotations
@@ -20,19 +23,29 @@ from dataclasses import dataclass
 from math import prod
 
 from inlay.loop.buffer import Scope
-from inlay.loop.scalar import Load
+from inlay.loop.scalar import Load, Select
 from inlay.loop.stmt import Block, IterKind
-from inlay.loop.walk import loads_of
+from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
+from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_read import cache_read
+from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.reorder import reorder
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
+from inlay.schedule.primitives.split_cascade import split_cascade
+from inlay.schedule.primitives.split_cases import split_cases
+from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.vectorize import vectorize
-from inlay.schedule.rules.groups import packed_panel, symbols_in, written
+from inlay.schedule.rules.groups import packed_panel, symbols_in, transposed_factor, written
+from inlay.schedule.rules.transposed import LINE, PIECE
 from inlay.schedule.state import Schedule
 
+RUN = 32 * LINE
+"""Bytes of a column that are transposed before those of the next ones: caches are fetched ahead along them
+(Zen 4, us, with 1, 4, 16 and 64 lines: 32 x 1,024 x 1,024 904, 787, 736, 704; 32 x 2,048 x 2,048 4,970,
+4,480, 3,680, 3,240)."""
 FEWEST_ROWS = 24
 """Rows for which packing pays: each element is copied once and multiplied so many times."""
 
@@ -44,10 +57,12 @@ class Packing:
     Attributes:
         buffer: name of the factor.
         group: panels that are packed before they are used.
+        is_transposed: whether it lies along the terms.
     """
 
     buffer: str
     group: int
+    is_transposed: bool = False
 
 
 def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | None:
@@ -56,6 +71,8 @@ def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | No
     Where rows are known and there are a few, the schedule leaves it open.
     """
     b = s.block(block)
+    if (transposed := transposed_factor(b)) is not None:
+        return Packing(transposed.buffer.name, 1, is_transposed=True)
     spatial = [i for i in b.iters if i.kind is IterKind.SPATIAL]
     column = spatial[-1]
     columns = column.extent.value
@@ -91,7 +108,9 @@ def pack(s: Schedule, block: str, how: Packing, panel: int) -> str:
     return cache_read(s, block, how.buffer, panel)
 
 
-def pack_inside(s: Schedule, copy: str, block: str, how: Packing, before: Sequence[int]) -> None:
+def pack_inside(
+    s: Schedule, copy: str, block: str, how: Packing, before: Sequence[int], target: Target
+) -> None:
     """Pack each group of panels where it is used.
 
     Args:
@@ -100,6 +119,7 @@ def pack_inside(s: Schedule, copy: str, block: str, how: Packing, before: Sequen
         block: the contraction, whose loops are those of `before` and then one over groups of panels.
         how: what is packed.
         before: the order of the axes outside the panels.
+        target: the machine.
     """
     loops = s.loops_of(copy)
     count = len(before)
@@ -110,7 +130,39 @@ def pack_inside(s: Schedule, copy: str, block: str, how: Packing, before: Sequen
     for x, y in zip(shared, s.loops_of(block)[: len(shared)], strict=True):
         merge(s, x, y)
     set_scope(s, written(s.block(copy)).name, Scope.WORKSPACE, at=group)
-    vectorize(s, s.loops_of(copy)[-1])
+    if how.is_transposed:
+        _transpose(s, copy, target)
+    else:
+        vectorize(s, s.loops_of(copy)[-1])
+
+
+def _transpose(s: Schedule, copy: str, target: Target) -> None:
+    """Copy a panel in tiles of 16 bytes of each column, one tile after the other along a run of columns."""
+    *_, terms, column = s.loops_of(copy)
+    size = written(s.block(copy)).dtype.itemsize
+    lanes, piece = target.lanes(size), PIECE // size
+    if isinstance(next(stores_of(s.block(copy).body)).value, Select):
+        column, behind = split_cases(s, copy, column, varies=True)
+        terms, others = distribute(s, terms)
+        reorder(s, [behind, others])
+    vectors, lane = split(s, column, lanes)
+    for part in split_cascade(s, terms, _runs(s.loop(terms).extent.value, RUN // size, piece)):
+        own_vectors, own_lane = (part.names[x] for x in (vectors, lane))
+        if part.tile % piece:
+            reorder(s, [own_vectors, part.inner])
+        else:
+            pieces, step = split(s, part.inner, piece)
+            reorder(s, [own_vectors, pieces, step])
+            unroll(s, step)
+            annotate(s, step, "loads", "transposed")
+        vectorize(s, own_lane)
+
+
+def _runs(terms: int | None, run: int, piece: int) -> list[int]:
+    """Return how many terms are copied at a time: a run, what is left of whole pieces, and the rest."""
+    left = piece if terms is None else terms % run // piece * piece
+    last = 1 if terms is None else terms % run % piece
+    return [n for n in (run, left, last) if n]
 
 
 def _ranks(before: Sequence[int]) -> list[int]:

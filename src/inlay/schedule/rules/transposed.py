@@ -42,7 +42,8 @@ PIECE = 16
 MOST_APART = 4
 """Elements between lanes, at most, where all vectors that they are in are loaded and shuffled."""
 _FEWEST_LANES = 4
-_LINE = 64
+LINE = 64
+"""Bytes of a line of the cache."""
 _PAGE = 4096
 _MOST_STREAMS = 8
 """Columns that are written at once where they share a set of the first cache: it has eight ways or more."""
@@ -125,7 +126,7 @@ def _are_pages_apart(s: Schedule, outside: str, loop: str) -> bool:
 def _vectors_of_line(s: Schedule, loop: str, lanes: int) -> int:
     """Return how many vectors of a result fill a line of the cache, which the next tile finds gone."""
     block, count = next(blocks_of(s.loop(loop))), s.loop(loop).extent.value
-    vectors = _LINE // (lanes * max(x.buffer.dtype.itemsize for x in stores_of(block.body)))
+    vectors = LINE // (lanes * max(x.buffer.dtype.itemsize for x in stores_of(block.body)))
     return vectors if vectors > 1 and count is not None and count % (vectors * lanes) == 0 else 1
 
 
@@ -162,7 +163,7 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
     _peel_rows(s, around, columns, lanes)
     count = s.loop(around[0]).extent.value
     if not _are_pages_apart(s, around[0], around[-1]):
-        line = _LINE // PIECE * columns
+        line = LINE // PIECE * columns
         if count is not None and count < 2 * line:
             line = count - count % columns
         return _tiles(s, around, (line, columns, lanes), 1)
