@@ -14,6 +14,7 @@ from inlay.loop.stmt import LoopKind
 from inlay.machine.target import baseline
 from inlay.schedule.choose import decide
 from inlay.schedule.rules.dots import FEW_ROWS, MANY_ROWS, dots
+from inlay.schedule.rules.loops import reduce_loops
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, gave_up, hold_law
 from tests.unit.schedule.test_packing import Dims, transposed
@@ -27,6 +28,8 @@ SMALL = baseline("x86_64", "v2")
 @pytest.mark.parametrize(
     ("a", "b"),
     [
+        ((1, 16), (9, 16)),
+        ((2, 1, 18), (2, 6, 18)),
         ((2, 16), (8, 16)),
         ((3, 37), (7, 37)),
         ((5, 18), (4, 18)),
@@ -46,10 +49,12 @@ def test_tiles_of_dot_products(a: Dims, b: Dims, bias: bool, lanes: int) -> None
     block = s.block_names()[0]
     dots(s, target)
     hold_law(f, s)
-    *around, row, column, lane = s.loops_of(f"{block}_lanes")
-    assert s.loop(lane).kind is LoopKind.VECTOR
-    assert s.loop(row).kind is s.loop(column).kind is LoopKind.UNROLL
-    assert s.loop(around[-1]).kind is LoopKind.SERIAL, "terms are outside of what is written out"
+    loops = s.loops_of(f"{block}_lanes")
+    (terms,) = reduce_loops(s, f"{block}_lanes")
+    *tile, lane = [s.loop(x).kind for x in loops[loops.index(terms) + 1 :]]
+    assert lane is LoopKind.VECTOR
+    assert tile
+    assert {*tile} == {LoopKind.UNROLL}, "terms are outside of what is written out"
     assert not gave_up(decide(f, target))
 
 
@@ -59,7 +64,6 @@ def test_tiles_of_dot_products(a: Dims, b: Dims, bias: bool, lanes: int) -> None
         ((2, 12), (8, 12), "terms"),
         ((dim("m"), 64), (8, 64), "known"),
         ((2, 64), (dim("n"), 64), "known"),
-        ((1, 64), (8, 64), "rows"),
         ((FEW_ROWS + 1, 64), (20, 64), "fewer"),
         ((MANY_ROWS + 1, 512), (40, 512), "fewer"),
     ],

@@ -66,14 +66,14 @@ class _Product:
         block: its name.
         epilogue: the block that makes something of each sum; None for none.
         before: axes of which each element has a product of its own.
-        row, column: axes of the smaller factor and of the larger one.
+        row, column: axes of the smaller factor, None where that is one row, and of the larger one.
         rows, columns, terms: how many there are.
     """
 
     block: str
     epilogue: str | None
     before: tuple[int, ...]
-    row: int
+    row: int | None
     column: int
     rows: int
     columns: int
@@ -98,18 +98,22 @@ def dots(s: Schedule, target: Target) -> None:
     lines = WAYS if row_bytes % PAGE == 0 else MAX_ROWS + MAX_COLUMNS
     height, width = _tile(p.rows, p.columns, target.vector_registers, lines)
     epilogue = p.epilogue or cache_write(s, p.block, Scope.REGISTER)
-    depth = len(p.before) + 2
+    order = [*p.before, p.column, *([] if p.row is None else [p.row])]
     for name in (p.block, epilogue):
         loops = s.loops_of(name)
-        reorder(s, [*(loops[i] for i in (*p.before, p.column, p.row)), *loops[depth:]])
-    many = _lanes_apart(s, p, depth, lanes)
+        reorder(s, [*(loops[i] for i in order), *loops[len(order) :]])
+    many = _lanes_apart(s, p, len(order), lanes)
     if target.has_fma:
         use_fma(s, many[0])
-    merge_all(s, [s.loops_of(p.block)[:depth], s.loops_of(epilogue)[:depth]])
-    column, row = s.loops_of(p.block)[depth - 2 : depth]
+    merge_all(s, [s.loops_of(p.block)[: len(order)], s.loops_of(epilogue)[: len(order)]])
+    column, *row = s.loops_of(p.block)[len(p.before) : len(order)]
     for across in split_cascade(s, column, _sizes(p.columns, width)):
-        for down in split_cascade(s, _rows_outside(s, across, row), _sizes(p.rows, height)):
-            _in_registers(s, down, [down.names[across.names[x]] for x in many])
+        sums = [across.names[x] for x in many]
+        if not row:
+            _in_registers(s, across, sums)
+            continue
+        for down in split_cascade(s, _rows_outside(s, across, row[0]), _sizes(p.rows, height)):
+            _in_registers(s, down, [down.names[x] for x in sums])
     parallelize(s, s.loops_of(p.block)[0])
 
 
@@ -133,17 +137,18 @@ def _product(s: Schedule) -> _Product:
         raise illegal("class", f"found '{block}', which reads a factor across its terms")
     own = [{i.sym for i in spatial} & symbols_in(x.indices) for x in factors]
     both = own[0] & own[1]
-    apart = [[n for n, i in enumerate(spatial) if i.sym in x - both] for x in own]
-    sizes = {n: i.extent.value for n, i in enumerate(spatial)}
-    if [len(x) for x in apart] != [1, 1] or None in [sizes[n] for x in apart for n in x]:
+    apart = sorted(([n for n, i in enumerate(spatial) if i.sym in x - both] for x in own), key=len)
+    sizes = [i.extent.value for i in spatial]
+    if [len(x) for x in apart] not in ([0, 1], [1, 1]) or None in [sizes[n] for x in apart for n in x]:
         raise illegal("class", f"found '{block}', needed rows and columns on one axis each, of known sizes")
-    row, column = sorted((x[0] for x in apart), key=lambda n: (sizes[n] or 0, n))
+    *row, column = sorted((n for x in apart for n in x), key=lambda n: (sizes[n] or 0, n))
     epilogue = epilogue_of(s, block)
     if list(s.block_names()) != [block, *([] if epilogue is None else [epilogue])]:
         raise illegal("class", "found something else beside a product, needed one alone")
-    before = tuple(n for n in range(len(spatial)) if n not in (row, column))
-    rows, columns, count = sizes[row] or 0, sizes[column] or 0, terms[0].extent.value or 0
-    return _Product(block, epilogue, before, row, column, rows, columns, count)
+    before = tuple(n for n in range(len(spatial)) if n not in (*row, column))
+    rows, columns = (sizes[row[0]] or 0) if row else 1, sizes[column] or 0
+    count = terms[0].extent.value or 0
+    return _Product(block, epilogue, before, row[0] if row else None, column, rows, columns, count)
 
 
 def _is_along(load: Load, terms: BlockIter) -> bool:
@@ -211,19 +216,19 @@ def _blocks_in(s: Schedule, loop: str) -> list[str]:
     return [x for x in s.block_names() if loop in s.loops_of(x)]
 
 
-def _in_registers(s: Schedule, down: Copy, names: list[str]) -> None:
+def _in_registers(s: Schedule, tile: Copy, names: list[str]) -> None:
     """Write out the rows and columns of each step of a tile, with sums in registers."""
-    distribute(s, down.inner)
+    distribute(s, tile.inner)
     vectors = {written(s.block(x)) for x in names[:-1]}
-    for name in _blocks_in(s, down.outer):
+    terms = reduce_loops(s, names[0])[0]
+    for name in _blocks_in(s, tile.outer):
         loops = s.loops_of(name)
-        row, column, *inside = loops[loops.index(down.outer) + 1 :]
-        terms = inside[:1] if name == names[0] else []
-        reorder(s, [*terms, row, column])
-        written_out = [row, column, *inside[len(terms) :]]
+        inside = [x for x in loops[loops.index(tile.outer) + 1 :] if x != terms]
+        if name == names[0]:
+            reorder(s, [terms, *inside])
         if written(s.block(name)) in vectors:
-            vectorize(s, written_out.pop())
-        for loop in written_out:
+            vectorize(s, inside.pop())
+        for loop in inside:
             unroll(s, loop)
     for name in names:
-        set_scope(s, written(s.block(name)).name, Scope.REGISTER, at=down.outer)
+        set_scope(s, written(s.block(name)).name, Scope.REGISTER, at=tile.outer)
