@@ -89,7 +89,7 @@ def main() -> None:
     if absent("gcc"):
         return
     strict_objects()
-    programs()
+    programs(), programs("thread")
     kinds = [functools.partial(build, sanitizer) for sanitizer in ("address,undefined", "thread")]
     for make in (*kinds, together, *(functools.partial(room, name) for name in ROOMS)):
         try:

@@ -23,7 +23,7 @@ DRIVERS = [
     *(RUNTIME / "src" / f"{name}.c" for name in "driver_null driver_host request sha256 waiting".split()),
     *(p for p in sorted((RUNTIME / "src/platform").glob("*.c")) if p not in PLATFORM),
 ]
-SANITIZE = ("-g1", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = "address,undefined"
 NAME_OF_KERNELS = "the kernels of the conformance suite"
 """What `serve` takes as an image of the driver `host`."""
 
@@ -38,9 +38,13 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def programs() -> dict[str, Path]:
+def programs(sanitizers: str = SANITIZERS) -> dict[str, Path]:
     """Return the programs `suite` and `serve`, with sanitizers where the compiler has them."""
-    sanitize = () if lacks_sanitizer("address,undefined") else SANITIZE
+    sanitize = (
+        ()
+        if lacks_sanitizer(sanitizers)
+        else ("-g1", "-O1", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")
+    )
     strict = [*STRICT, *INCLUDES, *sanitize]
     with tempfile.TemporaryDirectory() as folder:
         kernels = Path(folder) / "kernels.c"

@@ -819,6 +819,61 @@ static void test_threads(void)
     NEED(live == 0);
 }
 
+/* Two devices whose memory is that of the process read one memory at once, and each counts itself. */
+enum { TURNS = 800 };
+
+typedef struct reader {
+    pthread_t thread;
+    inlay_device_t *device;
+    inlay_memory_t *from, *to;
+    int right;
+} reader_t;
+
+static void *read_again(void *argument)
+{
+    reader_t *r = argument;
+    outcome_t outcomes[8];
+    int n, k;
+    r->right = 1;
+    for (n = 0; n < TURNS / 8; n++) {
+        for (k = 0; k < 8; k++)
+            copy(r->device, INLAY_QUEUE_COPY, on_device(r->to, 0), on_device(r->from, 0), 64, &outcomes[k]);
+        for (k = 0; k < 8; k++) {
+            settle(r->device, &outcomes[k]);
+            r->right &= outcomes[k].status == INLAY_OK;
+        }
+    }
+    return NULL;
+}
+
+static void test_memory_of_another_device(void)
+{
+    reader_t readers[2];
+    inlay_memory_t *shared;
+    uint8_t in[64], out[64];
+    int i;
+    if (driver != &inlay_driver_native) return; /* others copy through the host */
+    for (i = 0; i < 2; i++) readers[i].device = open_one();
+    shared = memory_of(readers[0].device, 0, 64);
+    memset(in, 23, sizeof in);
+    copy_now(readers[0].device, on_device(shared, 0), on_host(in), 64);
+    for (i = 0; i < 2; i++) {
+        readers[i].from = shared;
+        readers[i].to = memory_of(readers[i].device, 0, 64);
+        NEED(pthread_create(&readers[i].thread, NULL, read_again, &readers[i]) == 0);
+    }
+    for (i = 0; i < 2; i++) pthread_join(readers[i].thread, NULL);
+    for (i = 0; i < 2; i++) {
+        memset(out, 0, sizeof out);
+        copy_now(readers[i].device, on_host(out), on_device(readers[i].to, 0), 64);
+        NEED(readers[i].right && memcmp(in, out, 64) == 0);
+        driver->release(readers[i].device, readers[i].to);
+    }
+    driver->release(readers[0].device, shared);
+    for (i = 0; i < 2; i++) driver->close(readers[i].device);
+    NEED(live == 0);
+}
+
 /* A host that refuses the n-th allocation, for every n: a status each time, and nothing is lost. */
 static void test_refused_memory(void)
 {
@@ -904,6 +959,7 @@ int main(int count, char **words)
         {"reload", test_reload},
         {"two at once", test_two_at_once},
         {"threads", test_threads},
+        {"memory of another device", test_memory_of_another_device},
         {"refused memory", test_refused_memory},
     };
     size_t i;

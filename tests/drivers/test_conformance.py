@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers.build import offers
+from tests.drivers.build import offers, programs
 from tests.drivers.serving import served
+from tests.system import need_sanitizer
 
 pytestmark = [pytest.mark.cc, pytest.mark.llvm]
 
@@ -30,7 +31,7 @@ def passed(lines: list[str]) -> None:
         if line.startswith("ABSENT"):
             pytest.skip(line.removeprefix("ABSENT "))
     names = [line for line in lines if line.startswith("passed ")]
-    assert len(names) == len(lines) == 19
+    assert len(names) == len(lines) == 20
 
 
 def test_null(suite):
@@ -51,6 +52,17 @@ def test_opencl(suite, options):
 @pytest.mark.parametrize("options", ["", "units=2 threads=3"])
 def test_native(suite, options):
     passed(run(suite, "native", f"{offers()} {options}", str(suite / "native")))
+
+
+def test_native_without_races(suite):
+    """Its lists and counts are shared by all threads of all devices: the thread sanitizer is silent."""
+    need_sanitizer("thread")
+    program = [str(programs("thread")["suite"]), "native", offers(), str(suite / "native")]
+    done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=300)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("the thread sanitizer does not run on this kernel")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    passed(done.stdout.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
  * offers, and the plainest driver whose requests really run at the same time.
  *
  * Each queue is a list and a thread. The thread takes the first request, waits until those it comes
- * after have ended, and does it; a launch shares its parts with a pool. One lock guards the lists and
- * counts users of memory and programs. native_program.c reads images. */
+ * after have ended, and does it; a launch shares its parts with a pool. One lock of a device guards its
+ * lists and counts users of programs. Users of memory are counted under one lock of all devices, since a
+ * copy to one reads memory of another. native_program.c reads images. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <signal.h>
@@ -25,6 +26,8 @@ static const char ARCHITECTURE[] = "none";
 
 /* -------------------------------------------------------------------------------------- memory */
 
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after that of a device */
+
 static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, size_t size,
                                       inlay_memory_t **memory, char *message, size_t bytes)
 {
@@ -40,13 +43,18 @@ static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, siz
     return INLAY_OK;
 }
 
-/* Under the lock. */
 static void leave_memory(inlay_device_t *device, inlay_memory_t *memory)
 {
-    if (memory && --memory->users == 0)
+    int is_last;
+    if (!memory) return;
+    pthread_mutex_lock(&users_lock);
+    is_last = --memory->users == 0;
+    pthread_mutex_unlock(&users_lock);
+    if (is_last)
         device->host->release(device->host->user, memory, HEAD_BYTES + memory->bytes, HEAD_BYTES);
 }
 
+/* Under the lock. */
 static void leave_program(inlay_device_t *device, inlay_program_t *program)
 {
     if (program && --program->users == 0) inlay_native_drop(device, program);
@@ -54,9 +62,7 @@ static void leave_program(inlay_device_t *device, inlay_program_t *program)
 
 static void native_release(inlay_device_t *device, inlay_memory_t *memory)
 {
-    pthread_mutex_lock(&device->lock);
     leave_memory(device, memory);
-    pthread_mutex_unlock(&device->lock);
 }
 
 static void native_unload(inlay_device_t *device, inlay_program_t *program)
@@ -97,7 +103,12 @@ static inlay_status_t native_start(inlay_device_t *device, const inlay_request_t
     pthread_mutex_lock(&device->lock);
     wrong = inlay_lanes_refuse(device->lanes, device->n_lanes, request);
     if (!wrong && request->action != INLAY_COPY) wrong = wrong_launch(request);
-    if (!wrong && (made = inlay_lanes_add(device->host, device->lanes, request, ticket)) != NULL) {
+    if (!wrong) {
+        pthread_mutex_lock(&users_lock);
+        made = inlay_lanes_add(device->host, device->lanes, request, ticket);
+        pthread_mutex_unlock(&users_lock);
+    }
+    if (made) {
         if (made->request.program) made->request.program->users++;
         pthread_cond_broadcast(&device->changed);
     }

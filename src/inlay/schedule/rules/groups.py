@@ -169,7 +169,7 @@ def transposed_factor(b: Block) -> Load | None:
     """Return the factor with the columns of a product of matrices if it lies along the terms; else None."""
     spatial, terms = ([i for i in b.iters if i.kind is kind] for kind in (IterKind.SPATIAL, IterKind.REDUCE))
     factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
-    if not is_product(b) or len(terms) != 1 or len(factors) != 2 or b.predicate is not None:
+    if not (spatial and is_product(b)) or len(terms) != 1 or len(factors) != 2 or b.predicate is not None:
         return None
     column = spatial[-1]
     found = [x for x in factors if column.sym in symbols_in(x.indices)]
