@@ -44,9 +44,10 @@ MOST_APART = 4
 _FEWEST_LANES = 4
 LINE = 64
 """Bytes of a line of the cache."""
-_PAGE = 4096
-_MOST_STREAMS = 8
-"""Columns that are written at once where they share a set of the first cache: it has eight ways or more."""
+PAGE = 4096
+"""Bytes after which the sets of the first cache begin again."""
+WAYS = 8
+"""Lines in a set of the first cache, at least: as many columns are written at once where they share a set."""
 _BLOCK = 8
 """Tiles of rows that are read again for other columns before the next ones are."""
 
@@ -118,7 +119,7 @@ def _are_pages_apart(s: Schedule, outside: str, loop: str) -> bool:
 
     def some(accesses: Iterable[Load | Store], along: str) -> bool:
         steps = [(x.buffer.dtype.itemsize, step_of(block, x, s.loop(along).var)) for x in accesses]
-        return any(n and size * n % _PAGE == 0 for size, n in steps)
+        return any(n and size * n % PAGE == 0 for size, n in steps)
 
     return some(stores_of(block.body), outside) and not some(loads_of(block), loop)
 
@@ -167,11 +168,11 @@ def transpose_tiles(s: Schedule, around: Sequence[str], columns: int, lanes: int
         if count is not None and count < 2 * line:
             line = count - count % columns
         return _tiles(s, around, (line, columns, lanes), 1)
-    columns, block = min(columns, _MOST_STREAMS), 1
-    if count is None or count > _MOST_STREAMS:
+    columns, block = min(columns, WAYS), 1
+    if count is None or count > WAYS:
         tiles = (s.loop(around[-1]).extent.value or 0) // (lanes * _vectors_of_line(s, around[-1], lanes))
         block = min(tiles & -tiles or 1, _BLOCK)  # a power that divides them
-    return _tiles(s, around, (_MOST_STREAMS, columns, lanes), block)
+    return _tiles(s, around, (WAYS, columns, lanes), block)
 
 
 def _tiles(s: Schedule, around: Sequence[str], sizes: tuple[int, int, int], block: int) -> str:
