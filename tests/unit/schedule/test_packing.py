@@ -57,7 +57,7 @@ def transposed(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
     return from_te("matmul", [x, w, v], [z])
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b", "sizes"),

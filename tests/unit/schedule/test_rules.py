@@ -247,7 +247,7 @@ def test_reductions_of_symbolic_size() -> None:
         rows_scheduled(f, (2, 3, 37), (3, 2, 5), (1, 1, 1), (2, 0, 3))
 
 
-@pytest.mark.parametrize(("terms", "rule"), [(256, "rows"), (20, "contraction")])
+@pytest.mark.parametrize(("terms", "rule"), [(256, "dots"), (20, "contraction")])
 def test_rows_by_one_column_are_added_along_the_rows(terms: int, rule: str) -> None:
     k = te.reduce_axis("k", terms)
     x, w = te.placeholder((5, terms), F32, "x"), te.placeholder((terms, 1), F32, "w")
