@@ -79,7 +79,7 @@ def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | No
     factors = [x for x in loads_of(b.body) if x.buffer is not written(b)]
     if columns is None or len(factors) != 2 or packed_panel(b) is not None:
         return None
-    is_partial = columns % target.lanes(written(b).dtype.itemsize) != 0
+    is_partial = columns % target.lanes(written(b).dtype.itemsize) != 0 and columns != panel
     if columns <= panel and not is_partial:
         return None
     second = [x for x in factors if column.sym in symbols_in(x.indices)]
