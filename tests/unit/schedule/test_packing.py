@@ -12,7 +12,7 @@ from inlay.loop import te
 from inlay.loop.from_te import from_te
 from inlay.loop.func import LoopFunction
 from inlay.loop.printer import print_function
-from inlay.loop.stmt import For, If
+from inlay.loop.stmt import For, If, LoopKind
 from inlay.loop.walk import stmts_below
 from inlay.lower.lower import lower
 from inlay.machine.target import baseline
@@ -55,6 +55,17 @@ def transposed(a: Dims, b: Dims, *, bias: bool = False) -> LoopFunction:
     v = te.placeholder(shape[-1:], F32, "v")
     z = te.compute(shape, lambda *i: te.maximum(y[i] + v[i[-1]], 0), name="out")
     return from_te("matmul", [x, w, v], [z])
+
+
+@pytest.mark.parametrize(("columns", "is_packed"), [(3, True), (4, False), (2, False)])
+def test_one_panel_is_packed_before_the_rows_that_threads_share(columns: int, is_packed: bool) -> None:
+    f = two_factors((320, 20), (20, columns))
+    s = Schedule(f)
+    contraction(s, SMALL)
+    hold_law(f, s)
+    assert ("matmul_1_pack" in s.block_names()) == is_packed
+    shared = [s.loop(s.loops_of(name)[0]) for name in s.block_names() if name != "matmul_1_pack"]
+    assert all(x.kind is LoopKind.PARALLEL and (x.extent.value or 0) > 1 for x in shared), "blocks of rows"
 
 
 @pytest.mark.sample(2)

@@ -94,7 +94,7 @@ from inlay.schedule.rules.line_buffers import add_line_buffers, plan_line_buffer
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops, write_out_steps
 from inlay.schedule.rules.matrices import contract_matrices, matrix_plan, with_line_buffers
 from inlay.schedule.rules.nests import parallelize, shared_tiles, vectorize_nest
-from inlay.schedule.rules.packing import pack, pack_inside
+from inlay.schedule.rules.packing import pack, pack_before, pack_inside
 from inlay.schedule.rules.stages import join, stages, vectorize_stages
 from inlay.schedule.rules.term_blocks import block_of_terms, cut_terms, inner_terms, sum_in_blocks
 from inlay.schedule.state import Illegal, Schedule, illegal
@@ -185,6 +185,7 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
     buffers = None if is_staged else plan_line_buffers(s, block, plan.before, plan.panel, target)
     plan = replace(plan, lines=None if buffers is None else buffers.lines)
     begun = begin(s, block, epilogue, plan, target)
+    plan = begun.plan
     if staged is not None:
         vectorize_stages(s, staged, target)
         join(s, staged)
@@ -237,7 +238,12 @@ def begin(s: Schedule, block: str, epilogue: str | None, plan: Plan, target: Tar
     """Put the loops of a contraction and of its epilogue into the order of a plan, as one nest."""
     if epilogue is None:
         epilogue = cache_write(s, block, Scope.REGISTER)
-    packs = None if plan.packing is None else pack(s, block, plan.packing, plan.panel)
+    packs = None
+    if plan.packing is not None and plan.packing.is_whole:
+        pack_before(s, block, plan.packing, plan.panel)
+        plan = replace(plan, packing=None)
+    elif plan.packing is not None:
+        packs = pack(s, block, plan.packing, plan.panel)
     _attempt(skip_zero_terms, s, block)
     if target.has_fma and dot_kind(s.block(block), target) is None:
         _attempt(use_fma, s, block)

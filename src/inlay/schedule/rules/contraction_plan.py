@@ -178,7 +178,9 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     is_alone = not before or (few and [spatial[i].extent.value for i in before] == [None])
     shape = max(panel // target.lanes(dtype.itemsize), 1), registers
     at_once = None
-    if packs is not None and rows is not None and is_product_of_rows:
+    if packs is not None and not packs.is_transposed and not before and columns is not None:
+        packs = replace(packs, is_whole=columns <= panel)
+    if packs is not None and not packs.is_whole and rows is not None and is_product_of_rows:
         packs, at_once = _group_of_panels(b, packs, panel, rows, target)
     elif is_product_of_rows and is_alone:
         at_once = _block_of_rows(s, block, rows, shape, target, few=few)

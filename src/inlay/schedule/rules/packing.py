@@ -58,11 +58,13 @@ class Packing:
         buffer: name of the factor.
         group: panels that are packed before they are used.
         is_transposed: whether it lies along the terms.
+        is_whole: whether all of it is packed before anything is multiplied: threads share the rows then.
     """
 
     buffer: str
     group: int
     is_transposed: bool = False
+    is_whole: bool = False
 
 
 def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | None:
@@ -106,6 +108,11 @@ def _terms(b: Block) -> int:
 def pack(s: Schedule, block: str, how: Packing, panel: int) -> str:
     """Let a block read packed panels; returns the block that packs."""
     return cache_read(s, block, how.buffer, panel)
+
+
+def pack_before(s: Schedule, block: str, how: Packing, panel: int) -> None:
+    """Let a block read panels that are packed by a nest in front of it."""
+    vectorize(s, s.loops_of(pack(s, block, how, panel))[-1])
 
 
 def pack_inside(
