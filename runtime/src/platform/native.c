@@ -43,7 +43,8 @@ static inlay_status_t native_allocate(inlay_device_t *device, uint32_t unit, siz
     return INLAY_OK;
 }
 
-static void leave_memory(inlay_device_t *device, inlay_memory_t *memory)
+/* Of its owner, and of a request that has ended. */
+static void native_release(inlay_device_t *device, inlay_memory_t *memory)
 {
     int is_last;
     if (!memory) return;
@@ -58,11 +59,6 @@ static void leave_memory(inlay_device_t *device, inlay_memory_t *memory)
 static void leave_program(inlay_device_t *device, inlay_program_t *program)
 {
     if (program && --program->users == 0) inlay_native_drop(device, program);
-}
-
-static void native_release(inlay_device_t *device, inlay_memory_t *memory)
-{
-    leave_memory(device, memory);
 }
 
 static void native_unload(inlay_device_t *device, inlay_program_t *program)
@@ -89,10 +85,10 @@ static const char *wrong_launch(const inlay_request_t *request)
 static void let_go(inlay_device_t *device, const inlay_request_t *request)
 {
     uint32_t i;
-    leave_memory(device, request->to.memory);
-    leave_memory(device, request->from.memory);
+    native_release(device, request->to.memory);
+    native_release(device, request->from.memory);
     leave_program(device, request->program);
-    for (i = 0; i < request->n_buffers; i++) leave_memory(device, request->buffers[i].memory);
+    for (i = 0; i < request->n_buffers; i++) native_release(device, request->buffers[i].memory);
 }
 
 static inlay_status_t native_start(inlay_device_t *device, const inlay_request_t *request,
