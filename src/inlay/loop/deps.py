@@ -9,7 +9,7 @@ and whoever asks must refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
@@ -222,12 +222,17 @@ def inside(access: BlockAccess, loop: For | None) -> dict[Sym, tuple[Int, Int]]:
 
 def region(access: BlockAccess, loop: For | None) -> tuple[Interval, ...] | None:
     """Return what an access sweeps in one iteration of `loop`; None when it cannot be told."""
+    found = intervals(access, loop)
+    return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
+
+
+def intervals(access: BlockAccess, loop: For | None) -> tuple[Interval | None, ...]:
+    """Return what an access sweeps along each axis in one iteration of `loop`; None where that cannot be told."""
     if access.gathers:
-        return None
+        return (None,) * len(access.indices)
     inner = inside(access, loop)
     known = Bounds(ranges(access.loops))
-    found = [hull(known.simplify(e), inner) for e in access.indices]
-    return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
+    return tuple(hull(known.simplify(e), inner) for e in access.indices)
 
 
 def covers(
@@ -251,19 +256,19 @@ def covers(
     return True
 
 
-def iteration_dim(found: list[tuple[tuple[Interval, ...], Sym]]) -> int | None:
+def iteration_dim(found: Sequence[tuple[Sequence[Interval | None], Sym]]) -> int | None:
     """Return an axis along which iterations of loops are disjoint, None if there is none.
 
-    `found` has, for each access to one buffer, the region of one iteration and the variable of its
+    `found` has, for each access to one buffer, the intervals of one iteration and the variable of its
     loop. Along the axis every region must lie in its own tile `[c*var + r, c*(var + 1) + r)` with
     the same `c` and `r` for all: then different iterations never meet.
     """
     first, var = found[0]
-    for axis in range(len(first)):
-        stride = _stride(first[axis].lo, var)
-        if stride is None or stride <= 0:
+    for axis, own in enumerate(first):
+        stride = None if own is None else _stride(own.lo, var)
+        if own is None or stride is None or stride <= 0:
             continue
-        start = first[axis].lo - to_int(var) * stride
+        start = own.lo - to_int(var) * stride
         spans = [_span(r[axis], v, stride, start) for r, v in found]
         lows = [x[0] for x in spans if x is not None]
         highs = [x[1] for x in spans if x is not None]
@@ -282,9 +287,9 @@ def _stride(lo: Int, var: Sym) -> int | None:
     return found
 
 
-def _span(x: Interval, var: Sym, stride: int, start: Int) -> tuple[int, int] | None:
+def _span(x: Interval | None, var: Sym, stride: int, start: Int) -> tuple[int, int] | None:
     """Return an interval relative to the tile of the iteration, when numbers bound it."""
-    if _stride(x.lo, var) != stride:
+    if x is None or _stride(x.lo, var) != stride:
         return None
     low, extent = (x.lo - to_int(var) * stride - start).value, bounds(x.extent, {}).high
     return None if low is None or extent is None else (low, low + extent)

@@ -173,33 +173,59 @@ def test_threads_share_samples_with_their_rows_or_panels(rows: int, columns: int
 
 
 @pytest.mark.sample(1)
-def test_rows_that_no_cache_holds_pass_all_panels_in_blocks() -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "shared"),
+    [(256, 64, 4 * 8), (1061, 32, 17)],
+    ids=["four blocks of 64 rows, eight panels", "blocks of 66 rows, and one of five"],
+)
+def test_rows_that_no_cache_holds_pass_all_panels_in_blocks(rows: int, columns: int, shared: int) -> None:
     small = replace(SMALL, l1_bytes=1 << 20, l2_bytes=2816, l3_bytes=11008)
-    f = two_factors((256, 3), (3, 64), bias=True)
+    f = two_factors((rows, 3), (3, columns), bias=True)
     s = Schedule(f)
     contraction(s, small)
     lowered = hold_law(f, s)
-    assert "in 0..32 parallel" in print_function(lowered), "four blocks of 64 rows, eight panels"
+    assert f"in 0..{shared} parallel" in print_function(lowered)
     s = Schedule(f)
     contraction(s, replace(small, l3_bytes=1 << 20))
-    assert "in 0..32 parallel" not in print_function(s.function)
+    assert f"in 0..{shared} parallel" not in print_function(s.function)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    ("a", "b"), [((192, 3), (3, 128)), ((2, 192, 3), (2, 3, 124)), ((192, K), (K, 128))], ids=str
+    ("a", "b", "panels", "near"),
+    [
+        ((240, 3), (3, 128), "2", 1536),
+        ((241, 3), (3, 128), "2", 1536),
+        ((245, 3), (3, 136), "min(3, -3*w_matmul_1_0_o + 17)", 1536),
+        ((2, 241, 3), (2, 3, 128), "2", 1536),
+        ((240, K), (K, 128), "", 1536),
+        ((241, 3), (3, 128), "", 1 << 20),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("last", [2304, 1 << 20])
-def test_panels_are_packed_in_groups_for_blocks_of_rows_that_no_cache_holds(
-    a: Dims, b: Dims, last: int
+def test_panels_are_packed_in_groups_for_blocks_of_rows_that_the_second_cache_does_not_hold(
+    a: Dims, b: Dims, panels: str, near: int
 ) -> None:
-    """Sums of an unknown number of terms pass one panel after the other."""
+    """Blocks have 60 rows, the last one maybe fewer; sums of an unknown number of terms pass panel by panel."""
     f = two_factors(a, b, bias=True)
     s = Schedule(f)
-    contraction(s, replace(SMALL, l3_bytes=last))
-    lowered = hold_law(f, s, *([(5,)] if K in a else [()]))
-    grouped = "in 0..2 {" in print_function(s.function).split("@register")[0]
-    assert grouped == (last == 2304 and K not in a), print_function(lowered)
+    contraction(s, replace(SMALL, l2_bytes=near, l3_bytes=1 << 20))
+    hold_law(f, s, *([(5,)] if K in a else [()]))
+    before_product = print_function(s.function).split("@register")[0]
+    assert ("in 0..2 {" in before_product or "min(3" in before_product) == bool(panels)
+    assert f"in 0..{panels}" in before_product
+
+
+@pytest.mark.parametrize(("vectors", "last", "is_grouped"), [(2, 32, True), (4, 32, False), (4, 2, True)])
+def test_narrow_panels_are_grouped_where_rows_leave_the_second_cache(
+    vectors: int, last: int, *, is_grouped: bool
+) -> None:
+    """Each cycle asks for four bytes of rows with two vectors of columns, and for two with four vectors."""
+    wide = replace(baseline("x86_64", "v4" if vectors == 4 else "v3"), l2_bytes=1 << 20, l3_bytes=last << 20)
+    s = Schedule(two_factors((1024, 512), (512, 1024)))
+    contraction(s, wide)
+    packs = next(s.loop(x) for x in s.loops_of("matmul_1_pack")[1:])
+    assert (packs.extent != 1) == is_grouped
 
 
 @pytest.mark.parametrize(("near", "blocks"), [(1 << 15, 4), (1 << 16, 0), (1 << 14, 0)])

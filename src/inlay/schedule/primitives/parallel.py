@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inlay.arith.expr import Int, symbols
 from inlay.loop.buffer import Buffer
-from inlay.loop.deps import BlockAccess, iteration_dim, region
+from inlay.loop.deps import BlockAccess, intervals, iteration_dim
 from inlay.loop.stmt import Alloc, Block, For, IterKind, LoopKind
 from inlay.loop.walk import blocks_of, stmts_below, stores_of
 from inlay.schedule.primitives.split import require_serial
@@ -72,8 +72,7 @@ def _is_apart(found: list[BlockAccess], loop: For) -> bool:
     buffer, always at the element that its spatial iters name: then different points, and so
     different iterations, have different elements, however the loops are bound to the iters.
     """
-    regions = [(r, loop.var) for r in (region(x, loop) for x in found) if r is not None]
-    if len(regions) == len(found) and iteration_dim(regions) is not None:
+    if iteration_dim([(intervals(x, loop), loop.var) for x in found]) is not None:
         return True
     first = found[0]
     if any(x.block is not first.block or x.indices != first.indices for x in found):

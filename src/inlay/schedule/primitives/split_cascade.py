@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inlay.arith.expr import Int, lit, to_int
+from inlay.arith.expr import Int, Min, lit, to_int
 from inlay.loop.inits import iter_symbols
 from inlay.loop.stmt import For, IterKind, LoopKind, Stmt
 from inlay.loop.walk import Rewrite, blocks_of, seq, stmts_below
@@ -50,7 +50,8 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
     Args:
         s: the schedule.
         loop: which loop.
-        tiles: sizes, falling; the last divides whatever is left, so it is 1 unless more is known.
+        tiles: sizes, falling; the last divides whatever is left, so it is 1 unless more is known. Of an
+            extent `min(a, b)` each of both is asked.
 
     Returns:
         The copies, in order of execution.
@@ -89,13 +90,19 @@ def split_cascade(s: Schedule, loop: str, tiles: Sequence[int]) -> tuple[Copy, .
 def _parts(extent: Int, tiles: Sequence[int]) -> list[tuple[Int, Int, int]]:
     """Return (first iteration, number of tiles, tile size) of each part that may run."""
     parts: list[tuple[Int, Int, int]] = []
-    start, left = lit(0), extent
+    start, left, cases = lit(0), extent, _cases(extent)
     for tile in tiles:
         count = left // tile
-        if count != 0:
+        if any((case // tile) != 0 for case in cases):
             parts.append((start, count, tile))
         start = start + count * tile
         left = left % tile
-    if left != 0:
+        cases = [case % tile for case in cases]
+    if any(case != 0 for case in cases):
         raise illegal("extent", f"found {left} iterations left, needed a last tile that divides")
     return parts or [(lit(0), lit(0), tiles[0])]
+
+
+def _cases(extent: Int) -> tuple[Int, ...]:
+    """Return what an extent may be: a full block of iterations, or what is left for the last one."""
+    return extent.atom.args if isinstance(extent.atom, Min) else (extent,)

@@ -77,6 +77,7 @@ from inlay.schedule.rules.contraction_plan import (
     computed_weights,
     epilogue_of,
     group_widths,
+    is_short,
     lines_of_rows,
     no_contraction,
     plan_contraction,
@@ -195,6 +196,9 @@ def contract(s: Schedule, block: str, target: Target, *, plain: bool = False) ->
         around = 0 if plan.blocks_first else len(plan.before) + (plan.packing is not None)
         at = s.loops_of(block)[around]
         begun = replace(begun, temporary=set_scope(s, begun.temporary, Scope.WORKSPACE, at=at))
+        if plan.packing is None and is_short(s.block(block), plan):
+            # While it is plain that blocks are apart: of the tiles of a last one that is short it is not.
+            parallelize(s, s.loops_of(block)[0])
     if begun.packs is not None and plan.packing is not None:
         pack_inside(s, begun.packs, block, plan.packing, plan.before, target)
     if buffers is not None:
@@ -387,11 +391,14 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> tuple[str,
     for b in blocks:
         terms = cut_terms(s, b, plan.terms)
         spatial, reducing = spatial_loops(s, b), reduce_loops(s, b)[len(terms) :]
-        group, column = [], spatial[-1]
+        panel, inner = split(s, spatial[-1], plan.panel)
+        group: list[str] = []
         if plan.packing is not None:
-            outer, column = split(s, column, plan.packing.group * plan.panel)
+            is_last_short = (s.loop(panel).extent % plan.packing.group) != 0
+            outer, panel = split(s, panel, plan.packing.group)
             group = [outer]
-        panel, inner = split(s, column, plan.panel)
+            if is_last_short:
+                clip(s, b, panel)  # the last group has fewer panels
         rows = [] if plan.row is None else [spatial[plan.row]]
         before = [spatial[i] for i in plan.before]
         lines: list[str] = []
@@ -399,15 +406,13 @@ def _merge_nests(s: Schedule, blocks: tuple[str, str], plan: Plan) -> tuple[str,
             before[0], line = split(s, before[0], plan.lines)
             lines = [line]
         order = [*before, *group]
-        is_cut = False
         if plan.block is not None and rows:
-            is_cut = (s.loop(rows[0]).extent % plan.block) != 0
             block, rows[0] = split(s, rows[0], plan.block)
             order.insert(0 if plan.blocks_first else len(order), block)
         reorder(
             s, [*order, *lines, panel, *terms, *(spatial[i] for i in plan.after), *rows, *reducing, inner]
         )
-        if is_cut:
+        if is_short(s.block(b), plan):
             clip(s, b, rows[0])  # the last block has fewer rows
     first, second = s.loops_of(blocks[0]), s.loops_of(blocks[1])
     shared = len(second) - 1 if plan.terms is None else first.index(reduce_loops(s, blocks[0])[0])

@@ -48,11 +48,14 @@ ENOUGH_HELD = 256
 """Rows of a block that passes all panels from the second cache, where all of them do not stay there: a last
 cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer rows ask for panels too often (
 128 of 2048 terms on a Xeon: 6 % slower); where `MOST_HELD` of them take little, nothing is gained."""
-MOST_BESIDE_PACKED = 128
+MOST_BESIDE_PACKED, FEWEST_BLOCKS = 128, 4
 """Rows of a block that passes a group of panels which were packed at run time (Zen 5, ms, all rows and blocks
-of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0, 71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245)."""
+of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0, 71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245),
+and how many blocks there are at least."""
 FEWEST_GROUPS = 8
 """Groups of panels, at least: threads share them."""
+NARROW = 2
+"""Vectors of a panel of which each cycle asks for four bytes of rows: more than a far cache gives."""
 EVEN = 1.01
 """Cost of a row of a block in that of one in the best block, up to which there may be more blocks."""
 OWN_SHARE = 8
@@ -181,14 +184,23 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     if packs is not None and not packs.is_transposed and not before and columns is not None:
         packs = replace(packs, is_whole=columns <= panel)
     if packs is not None and not packs.is_whole and rows is not None and is_product_of_rows:
-        packs, at_once = _group_of_panels(b, packs, panel, rows, target)
+        packs, at_once = _group_of_panels(b, packs, panel, rows, shape, target)
     elif is_product_of_rows and is_alone:
         at_once = _block_of_rows(s, block, rows, shape, target, few=few)
     dots = _sums_many_dots(b, kind)
     line = at_once or (None if rows is None else rows.value)
     options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)
+    if at_once is not None and rows is not None and rows.value is not None and rows.value % at_once:
+        tile = most_rows(*shape)
+        options = [tuple(n for n in (tile, rows.value % tile) if n)]  # blocks are whole tiles, the last is not
     tiles = row_tiles(s, block, options) if options else ()
     return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
+
+
+def is_short(b: Block, plan: Plan) -> bool:
+    """Whether rows are cut into blocks of which the last has fewer."""
+    spatial = [i.extent for i in b.iters if i.kind is IterKind.SPATIAL]
+    return plan.row is not None and plan.block is not None and (spatial[plan.row] % plan.block) != 0
 
 
 def computed_weights(b: Block, plan: Plan, target: Target) -> str | None:
@@ -287,29 +299,37 @@ def _block_of_rows(
     costs = {d: row_cost(d, *shape) for d in sizes if held is None or d <= held}
     even = [d for d in costs if costs[d] <= EVEN * min(costs.values())]
     default = next((d for d in reversed(even) if held or d * SHARED <= count), min(even, default=0))
+    if held is not None and not even:
+        whole = _whole_tiles(min(held, count // SHARED), tile)
+        default = whole if whole >= FEWEST_HELD else 0  # the last block has fewer rows
     others = [d for d in sizes if 2 * d <= default]
     return s.asked.pick(f"{block}.block", default, (*others[-1:-3:-1], 0), of_threads=few) or None
 
 
 def _group_of_panels(
-    b: Block, packs: Packing, panel: int, rows: Int, target: Target
+    b: Block, packs: Packing, panel: int, rows: Int, shape: tuple[int, int], target: Target
 ) -> tuple[Packing, int | None]:
     """Return how many panels are packed before they are used, and the rows of a block that passes them.
 
-    Rows that do not stay in the last cache, half of it taken, come from memory for each panel: then they come
-    for each group of panels instead, and the panels of a group from the last cache for each block of rows.
+    Rows come from far for each panel where they do not stay in the last cache, half of it taken; or in the
+    second one, if a panel is used up so fast that the last one cannot follow. Then they come for each group
+    of panels instead, and pass it in blocks that stay in the second cache.
     """
     terms, count, last = _terms(b), rows.value, target.last_bytes
     columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value
     if terms is None or columns is None or count is None:
         return packs, None
     row, panels = terms * written(b).dtype.itemsize, -(-columns // panel)
-    groups = divisors(panels, 2, panels // FEWEST_GROUPS)
-    group = max((n for n in groups if n * panel * row <= last // OWN_SHARE), default=1)
-    blocks = divisors(count, FEWEST_HELD, MOST_BESIDE_PACKED)
-    if 2 * count * row < last or group == 1 or not blocks:
+    held = target.l2_bytes if shape[0] <= NARROW else last // 2
+    groups = max(FEWEST_GROUPS, -(-panels * panel * row * OWN_SHARE // max(last, 1)))
+    block = _whole_tiles(min(MOST_BESIDE_PACKED, target.l2_bytes // 2 // max(row, 1)), most_rows(*shape))
+    if count * row < held or panels < 2 * groups or not block or block * FEWEST_BLOCKS > count:
         return packs, None
-    return replace(packs, group=group), blocks[-1]
+    return replace(packs, group=-(-panels // groups)), block
+
+
+def _whole_tiles(rows: int, tile: int) -> int:
+    return rows // tile * tile
 
 
 def _terms(b: Block) -> int | None:

@@ -29,6 +29,7 @@ from inlay.loop.walk import loads_of, stores_of
 from inlay.machine.target import Target
 from inlay.schedule.primitives.annotate import annotate
 from inlay.schedule.primitives.cache_read import cache_read
+from inlay.schedule.primitives.clip import clip
 from inlay.schedule.primitives.distribute import distribute
 from inlay.schedule.primitives.merge import merge
 from inlay.schedule.primitives.reorder import reorder
@@ -130,7 +131,10 @@ def pack_inside(
     """
     loops = s.loops_of(copy)
     count = len(before)
+    is_short = (s.loop(loops[count]).extent % how.group) != 0
     group, inside = split(s, loops[count], how.group)
+    if is_short:
+        clip(s, copy, inside)
     ordered = [loops[i] for i in _ranks(before)]
     reorder(s, [*ordered, group, inside])
     shared = [*ordered, group]
