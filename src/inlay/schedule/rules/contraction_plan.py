@@ -48,8 +48,9 @@ ENOUGH_HELD = 256
 """Rows of a block that passes all panels from the second cache, where all of them do not stay there: a last
 cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer rows ask for panels too often (
 128 of 2048 terms on a Xeon: 6 % slower); where `MOST_HELD` of them take little, nothing is gained."""
-MOST_BESIDE_PACKED, FEWEST_BLOCKS = 128, 4
-"""Rows of a block that passes a group of panels which were packed at run time (Zen 5, ms, all rows and blocks
+FEWEST_BESIDE_PACKED, MOST_BESIDE_PACKED, FEWEST_BLOCKS = 24, 128, 4
+"""Rows of a block that passes a group of panels which were packed at run time (256 x 8,192 x 512 with AVX2 is
+4 % slower in blocks of 12 rows; Zen 5, ms, all rows and blocks
 of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0, 71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245),
 and how many blocks there are at least."""
 FEWEST_GROUPS = 8
@@ -323,7 +324,8 @@ def _group_of_panels(
     held = target.l2_bytes if shape[0] <= NARROW else last // 2
     groups = max(FEWEST_GROUPS, -(-panels * panel * row * OWN_SHARE // max(last, 1)))
     block = _whole_tiles(min(MOST_BESIDE_PACKED, target.l2_bytes // 2 // max(row, 1)), most_rows(*shape))
-    if count * row < held or panels < 2 * groups or not block or block * FEWEST_BLOCKS > count:
+    is_few = block < FEWEST_BESIDE_PACKED or block * FEWEST_BLOCKS > count or panels < 2 * groups
+    if is_few or count * row < held:
         return packs, None
     return replace(packs, group=-(-panels // groups)), block
 
