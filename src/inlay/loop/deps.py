@@ -227,7 +227,7 @@ def region(access: BlockAccess, loop: For | None) -> tuple[Interval, ...] | None
 
 
 def intervals(access: BlockAccess, loop: For | None) -> tuple[Interval | None, ...]:
-    """Return what an access sweeps along each axis in one iteration of `loop`; None where that cannot be told."""
+    """Return what an access sweeps along each axis in one iteration of `loop`, None where unknown."""
     if access.gathers:
         return (None,) * len(access.indices)
     inner = inside(access, loop)

@@ -21,8 +21,6 @@ from tests.unit.schedule.test_packing import Dims, two_factors
 
 SMALL = replace(baseline("x86_64", "v2"), l1_bytes=64, l2_bytes=1024, l3_bytes=1 << 20)
 """Four lanes; half of the second cache holds 16 terms of 8 columns, half of that a block of terms."""
-GROUPS = 2 * 64 * 20 * 4
-"""Bytes of a last cache of which 64 rows of 20 terms take half."""
 M = dim("m")
 
 
@@ -62,15 +60,11 @@ def test_constants_in_panels(
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(
-    ("a", "b"), [((24, 40), (40, 16)), ((2, 26, 37), (2, 37, 20)), ((64, 20), (20, 128))], ids=str
-)
+@pytest.mark.parametrize(("a", "b"), [((24, 40), (40, 16)), ((2, 26, 37), (2, 37, 20))], ids=str)
 def test_factors_that_are_packed_where_they_are_used(a: Dims, b: Dims, bias: bool) -> None:
     f = two_factors(a, b, bias=bias)
-    s, in_blocks = scheduled(f, replace(SMALL, l3_bytes=GROUPS))
+    s, in_blocks = scheduled(f)
     assert in_blocks
-    columns = [step.args for step in s.trace if step.primitive == "split" and "_i1" in str(step.args[0])]
-    assert (16 in dict(columns).values()) == (a[0] == 64), "two panels where rows take half of the last cache"
     hold_law(f, s)
 
 

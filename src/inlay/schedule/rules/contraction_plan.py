@@ -31,7 +31,7 @@ from inlay.schedule.rules.groups import (
 )
 from inlay.schedule.rules.loops import divisors
 from inlay.schedule.rules.nests import SHARED
-from inlay.schedule.rules.packing import Packing, packing
+from inlay.schedule.rules.packing import SIDE_BY_SIDE, Packing, packing
 from inlay.schedule.state import Schedule
 
 MAX_UNROLLED_DOTS = 4
@@ -50,9 +50,8 @@ cache that is far gives 13 GB/s, which is what tiles of 6 x 16 ask for. Fewer ro
 128 of 2048 terms on a Xeon: 6 % slower); where `MOST_HELD` of them take little, nothing is gained."""
 FEWEST_BESIDE_PACKED, MOST_BESIDE_PACKED, FEWEST_BLOCKS = 24, 128, 4
 """Rows of a block that passes a group of panels which were packed at run time (256 x 8,192 x 512 with AVX2 is
-4 % slower in blocks of 12 rows; Zen 5, ms, all rows and blocks
-of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0, 71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245),
-and how many blocks there are at least."""
+4 % slower in blocks of 12 rows; Zen 5, ms, all rows and blocks of 512, 256, 128: 2,048 x 2,048 x 2,048 72.0,
+71.5, 73.1, 70.5; 3,072 x 3,072 x 3,072 269, 251, 253, 245), and how many blocks there are at least."""
 FEWEST_GROUPS = 8
 """Groups of panels, at least: threads share them."""
 NARROW = 2
@@ -193,7 +192,8 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     options = [] if rows is None else tile_options(target, dtype, panel, line, registers, dots=dots)
     if at_once is not None and rows is not None and rows.value is not None and rows.value % at_once:
         tile = most_rows(*shape)
-        options = [tuple(n for n in (tile, rows.value % tile) if n)]  # blocks are whole tiles, the last is not
+        # Blocks are whole tiles, but for the last one.
+        options = [tuple(n for n in (tile, rows.value % tile) if n)]
     tiles = row_tiles(s, block, options) if options else ()
     return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
 
@@ -318,9 +318,15 @@ def _group_of_panels(
     """
     terms, count, last = _terms(b), rows.value, target.last_bytes
     columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value
-    if terms is None or columns is None or count is None:
+    if columns is None or packs.is_transposed:
         return packs, None
-    row, panels = terms * written(b).dtype.itemsize, -(-columns // panel)
+    itemsize = written(b).dtype.itemsize
+    panels, side = -(-columns // panel), -(-SIDE_BY_SIDE // (panel * itemsize))
+    equal = divisors(panels, 2, min(2 * side, panels // MIN_PARALLEL_PANELS)) if side > 1 else []
+    packs = replace(packs, group=min(equal, key=lambda n: abs(n - side), default=1))
+    if terms is None or count is None:
+        return packs, None
+    row = terms * itemsize
     held = target.l2_bytes if shape[0] <= NARROW else last // 2
     groups = max(FEWEST_GROUPS, -(-panels * panel * row * OWN_SHARE // max(last, 1)))
     block = _whole_tiles(min(MOST_BESIDE_PACKED, target.l2_bytes // 2 // max(row, 1)), most_rows(*shape))

@@ -4,7 +4,7 @@ The columns of a matrix in rows are far apart: the rows of a panel share sets of
 a page each. So a group of panels is copied before it is used, to where it is contiguous:
 
     for group of panels            parallel
-      packed[panels, k, panel] = w[k, columns]
+      for k: packed[panels, k, panel] = w[k, columns]
       for panel of group
         for tile of rows           as with packed constants
 
@@ -47,8 +47,23 @@ RUN = 32 * LINE
 """Bytes of a column that are transposed before those of the next ones: caches are fetched ahead along them
 (Zen 4, us, with 1, 4, 16 and 64 lines: 32 x 1,024 x 1,024 904, 787, 736, 704; 32 x 2,048 x 2,048 4,970,
 4,480, 3,680, 3,240)."""
+SIDE_BY_SIDE = 4 * LINE
+"""Bytes of a row that are copied together, to panels side by side. One line of each row at a time is slow,
+above all where rows lie a power of two apart (Zen 4, AVX2, us, with 1, 2, 4 and 8 lines: 32 x 1,024 x 1,024
+984, 830, 758, 746; 32 x 1,000 x 1,000 666, 655, 656, 654; 32 x 128 x 2,048 240, 198, 182, 183)."""
 FEWEST_ROWS = 24
 """Rows for which packing pays: each element is copied once and multiplied so many times."""
+WIDE, FEWEST_ROWS_OF_WIDE = 3 * LINE, 97
+"""Bytes of a panel whose rows are read as they are, where they are near, by fewer rows than these (Zen 4,
+AVX-512, us, packed and as they are: 32 x 1,000 x 1,000 673 and 570, 64 x 1,024 x 1,024 1,293 and 1,203, 128 x
+1,024 x 1,024 2,465 and 2,444, 128 x 1,024 x 2,048 5,245 and 5,743; with AVX2 746 and 1,274 for 32 x 1,024 x
+1,024)."""
+FEW_PANELS = 4
+"""With fewer panels than these, the mask of a last one that is not full costs more than packing them."""
+FAR = 4
+"""A factor that takes more than this part of the last cache comes from memory, for its results at least.
+Panels of nearer ones are read as fast as rows (Zen 4, us, panels and streams: 8 x 1,000 x 1,000 145 and 168,
+8 x 2,000 x 2,000 2,720 and 806; 16 x 700 x 900 181 and 212, 16 x 1,500 x 1,500 953 and 976)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,10 @@ def packing(s: Schedule, block: str, panel: int, target: Target) -> Packing | No
         return None
     bytes_ = second[0].buffer.dtype.itemsize * columns * _terms(b)
     rows = rows_of(b, second[0])
-    pays = rows >= FEWEST_ROWS and (bytes_ > target.l1_bytes or is_partial)
+    is_near = bytes_ <= target.last_bytes // FAR and (not is_partial or columns >= FEW_PANELS * panel)
+    is_wide = panel * second[0].buffer.dtype.itemsize >= WIDE
+    fewest = FEWEST_ROWS_OF_WIDE if is_wide and is_near else FEWEST_ROWS
+    pays = rows >= fewest and (bytes_ > target.l1_bytes or is_partial)
     if FEWEST_ROWS // 4 <= rows <= 16 * FEWEST_ROWS:
         pays = s.asked.switch(f"{block}.pack", default=pays)
     return Packing(second[0].buffer.name, 1) if pays else None
@@ -144,7 +162,22 @@ def pack_inside(
     if how.is_transposed:
         _transpose(s, copy, target)
     else:
-        vectorize(s, s.loops_of(copy)[-1])
+        _copy_side_by_side(s, copy, inside)
+
+
+def _copy_side_by_side(s: Schedule, copy: str, panel: str) -> None:
+    """Copy a few panels together, row by row."""
+    loops = s.loops_of(copy)
+    *terms, lane = loops[loops.index(panel) + 1 :]
+    together = SIDE_BY_SIDE // ((s.loop(lane).extent.value or 1) * written(s.block(copy)).dtype.itemsize)
+    count = s.loop(panel).extent.value or 0
+    if together > 1 and count > together and count % together == 0:
+        _, panel = split(s, panel, together)
+    if s.loop(panel).extent != 1:
+        reorder(s, [*terms, panel])
+    if 1 < (s.loop(panel).extent.value or 0) <= together:
+        unroll(s, panel)
+    vectorize(s, lane)
 
 
 def _transpose(s: Schedule, copy: str, target: Target) -> None:

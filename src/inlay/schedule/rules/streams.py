@@ -45,13 +45,10 @@ from inlay.schedule.rules.contraction_plan import MIN_PARALLEL_PANELS, Plan
 from inlay.schedule.rules.groups import written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
+from inlay.schedule.rules.packing import FAR
 from inlay.schedule.rules.transposed import LINE
 from inlay.schedule.state import Schedule, illegal
 
-FAR = 4
-"""A factor that takes more than this part of the last cache comes from memory, for its results at least.
-Panels of nearer ones are read as fast (Zen 4, us, panels and streams: 8 x 1,000 x 1,000 145 and 168,
-8 x 2,000 x 2,000 2,720 and 806; 16 x 700 x 900 181 and 212, 16 x 1,500 x 1,500 953 and 976)."""
 FEW_LINES, SETS, MANY_ROWS = 4, 1024, 4
 """Rows whose distance is a multiple of 1 KB share few sets of a cache. With few lines of each in a panel, or
 few rows to multiply them with, that costs more than sums do (with AVX2, us, panels and streams: 8 x 1,024 x
