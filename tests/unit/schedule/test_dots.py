@@ -13,7 +13,7 @@ from inlay.loop.from_te import from_te
 from inlay.loop.stmt import LoopKind
 from inlay.machine.target import baseline
 from inlay.schedule.choose import decide
-from inlay.schedule.rules.dots import FEW_ROWS, MANY_ROWS, dots
+from inlay.schedule.rules.dots import FEW_ROWS, MANY_ALIGNED, MANY_ROWS, dots
 from inlay.schedule.rules.loops import reduce_loops
 from inlay.schedule.state import Illegal, Schedule
 from tests.unit.schedule.programs import dim, gave_up, hold_law
@@ -66,6 +66,7 @@ def test_tiles_of_dot_products(a: Dims, b: Dims, bias: bool, lanes: int) -> None
         ((2, 64), (dim("n"), 64), "known"),
         ((FEW_ROWS + 1, 64), (20, 64), "fewer"),
         ((MANY_ROWS + 1, 512), (40, 512), "fewer"),
+        ((MANY_ALIGNED + 1, 1024), (40, 1024), "fewer"),
     ],
     ids=str,
 )

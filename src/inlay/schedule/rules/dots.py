@@ -54,6 +54,10 @@ MAX_ROWS, MAX_COLUMNS = 8, 4
 """Of a tile."""
 FEW_ROWS, MANY_ROWS, TERMS_A_ROW = 8, 24, 16
 """More than a few rows need so many terms each, and more than many are better off with packed panels."""
+ENOUGH_REGISTERS, MANY_ALIGNED = 32, 12
+"""With fewer registers tiles are small, above all those of rows that share sets (Zen 4 with AVX2, us, dot
+products and packed panels: 12 x 2,048 x 1,024 660 and 679, 16 x 2,048 x 2,048 2,354 and 1,876, 24 x 1,024 x
+1,024 692 and 550)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,14 @@ def dots(s: Schedule, target: Target) -> None:
     lanes = target.lanes(written(s.block(p.block)).dtype.itemsize)
     if p.terms < LEAST_VECTORS * lanes:
         raise illegal("class", f"found sums of {p.terms} terms, needed {LEAST_VECTORS * lanes} or more")
+    # Rows that share a set push each other out (24 x 2,048 x 128 on Zen 4: 213 us in tiles of 8 x 3, 128).
+    is_aligned = p.terms * written(s.block(p.block)).dtype.itemsize % PAGE == 0
+    lines = WAYS if is_aligned else MAX_ROWS + MAX_COLUMNS
     most = min(MANY_ROWS, max(FEW_ROWS, p.terms // TERMS_A_ROW))
+    if is_aligned and target.vector_registers < ENOUGH_REGISTERS:
+        most = min(most, MANY_ALIGNED)
     if p.rows > most:
         raise illegal("class", f"found {p.rows} rows or columns at least, needed {most} or fewer")
-    row_bytes = p.terms * written(s.block(p.block)).dtype.itemsize
-    # Rows that share a set push each other out (24 x 2,048 x 128 on Zen 4: 213 us in tiles of 8 x 3, 128).
-    lines = WAYS if row_bytes % PAGE == 0 else MAX_ROWS + MAX_COLUMNS
     height, width = _tile(p.rows, p.columns, target.vector_registers, lines)
     epilogue = p.epilogue or cache_write(s, p.block, Scope.REGISTER)
     order = [*p.before, p.column, *([] if p.row is None else [p.row])]
