@@ -322,8 +322,7 @@ def _group_of_panels(
         return packs, None
     itemsize = written(b).dtype.itemsize
     panels, side = -(-columns // panel), -(-SIDE_BY_SIDE // (panel * itemsize))
-    equal = divisors(panels, 2, min(2 * side, panels // MIN_PARALLEL_PANELS)) if side > 1 else []
-    packs = replace(packs, group=min(equal, key=lambda n: abs(n - side), default=1))
+    packs = replace(packs, group=_side_by_side(panels, side))
     if terms is None or count is None:
         return packs, None
     row = terms * itemsize
@@ -334,6 +333,13 @@ def _group_of_panels(
     if is_few or count * row < held:
         return packs, None
     return replace(packs, group=-(-panels // groups)), block
+
+
+def _side_by_side(panels: int, side: int) -> int:
+    """Return how many panels are packed together: about so many, and threads have equal shares."""
+    equal = divisors(panels, 2, 2 * side) if side > 1 else []
+    shared = [n for n in equal if panels // n >= SHARED or panels // n % MIN_PARALLEL_PANELS == 0]
+    return min(shared, key=lambda n: abs(n - side), default=1)
 
 
 def _whole_tiles(rows: int, tile: int) -> int:
