@@ -32,6 +32,7 @@ from inlay.schedule.rules.groups import (
 from inlay.schedule.rules.loops import divisors
 from inlay.schedule.rules.nests import SHARED
 from inlay.schedule.rules.packing import SIDE_BY_SIDE, Packing, packing
+from inlay.schedule.rules.transposed import LINE
 from inlay.schedule.state import Schedule
 
 MAX_UNROLLED_DOTS = 4
@@ -60,11 +61,14 @@ EVEN = 1.01
 """Cost of a row of a block in that of one in the best block, up to which there may be more blocks."""
 OWN_SHARE = 8
 """Into how many parts other cores and other tensors divide the last cache."""
-FEW_TERMS = 8
+FEW_TERMS, MORE_TERMS = 16, 128
 """Terms of sums up to which it is the result that memory is busy with, where the panels of all columns stay
 in the second cache. Then one tile of rows passes all panels before the next one does, so that rows are
 written from left to right (Zen 3, ms: 1,024 x 1 x 1,024 0.23 -> 0.08, 1,024 x 4 x 1,024 0.25 -> 0.11,
-512 x 5 x 1,024 0.12 -> 0.07, 2,048 x 8 x 2,048 1.4 -> 1.2; with 16 and 32 terms there is no difference)."""
+512 x 5 x 1,024 0.12 -> 0.07, 2,048 x 8 x 2,048 1.4 -> 1.2). Of more terms it is so for wide panels, and where
+rows of the result end within lines, so that panels share these (Zen 4, two threads, us: AVX-512 4,096 x 16 x
+256 231 -> 151, 4,096 x 32 x 256 301 -> 291, 3,000 x 128 x 500 1,766 -> 1,686; AVX2 3,000 x 24 x 500 465 ->
+342, 3,000 x 128 x 500 1,881 -> 1,683, but 2,048 x 64 x 512 585 -> 614)."""
 FEWEST_WRITTEN, MOST_WRITTEN = 4, 16
 """Rows of such a tile: 1,024 x 1 x 1,024 takes 0.075, 0.083, 0.15 and 0.16 ms with 4, 8, 16 and 32."""
 REST = (4, 3, 2, 1)
@@ -264,14 +268,15 @@ def _rows_held(b: Block, count: int, target: Target) -> int:
     return min(MOST_HELD, last // OWN_SHARE // max(row, 1)) if count * row > last // OWN_SHARE else 0
 
 
-def _written_by_row(b: Block, count: int, target: Target) -> list[int]:
+def _written_by_row(b: Block, count: int, shape: tuple[int, int], target: Target) -> list[int]:
     """Return how many of so many rows may pass all panels at a time; none where results take no time."""
-    terms = _terms(b) or 2 * FEW_TERMS
+    terms = _terms(b) or MORE_TERMS + 1
     columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value or 0
     row = columns * written(b).dtype.itemsize
-    if terms > FEW_TERMS or 4 * terms * row > target.l2_bytes or count * row <= target.l2_bytes:
+    most = FEW_TERMS if shape[0] <= NARROW and row % LINE == 0 else MORE_TERMS
+    if terms > most or 4 * terms * row > target.l2_bytes or count * row <= target.l2_bytes:
         return []
-    return divisors(count, FEWEST_WRITTEN, MOST_WRITTEN)
+    return divisors(count, FEWEST_WRITTEN, MOST_WRITTEN) or [most_rows(*shape)]
 
 
 def _block_of_rows(
@@ -290,7 +295,7 @@ def _block_of_rows(
     count, tile = None if rows is None else rows.value, most_rows(*shape)
     if count is None or count < 2 * MIN_PARALLEL_PANELS * tile:
         return None
-    if written_by_row := [] if few else _written_by_row(s.block(block), count, target):
+    if written_by_row := [] if few else _written_by_row(s.block(block), count, shape, target):
         return s.asked.pick(f"{block}.block", written_by_row[0], (*written_by_row[1:3], 0)) or None
     held = None if few else _rows_held(s.block(block), count, target)
     if held == 0:
