@@ -27,7 +27,7 @@ import numpy as np
 from inlay.arith.dtype import DType, Kind
 from inlay.arith.expr import Atom, FloorDiv, Int, Max, Min, Mod, Sym
 from inlay.base.diagnostics import InlayError, error
-from inlay.interp.loop_scalars import binary, convert, intrinsic, unary, wrap
+from inlay.interp.loop_scalars import binary, convert, intrinsic, unary, wrapper
 from inlay.loop.buffer import Buffer
 from inlay.loop.dots import plain_sum
 from inlay.loop.func import LoopFunction
@@ -83,10 +83,9 @@ def run(
     with np.errstate(all="ignore"):
         machine.stmt(hoist_inits(f.body))(env)
     for b in writes:
-        if not machine.memory[b].defined.all():
-            missing = np.argwhere(~machine.memory[b].defined)[0].tolist()
+        if (missing := machine.memory[b].missing()) is not None:
             raise _fault("undefined", f"found output {b.name} without a value at {missing}", f)
-    return tuple(machine.memory[b].array for b in writes)
+    return tuple(machine.memory[b].array() for b in writes)
 
 
 def _fault(kind: str, message: str, f: LoopFunction, where: str = "") -> InlayError:
@@ -94,21 +93,39 @@ def _fault(kind: str, message: str, f: LoopFunction, where: str = "") -> InlayEr
     return error(f"loop.{kind}", message, notes=[*notes, f"function {f.name}"])
 
 
+_NOTHING = object()
+"""What is in an element that nobody wrote."""
+
+
 class _Memory:
-    """The contents of a buffer, and which elements have been written.
+    """The contents of a buffer, row by row, as values of scalars or `_NOTHING`.
 
     Attributes:
+        shape: of the buffer.
+        values: of its elements.
         depth: number of racing loops (parallel or vector) outside its allocation.
+        kind: of the values: Python integers and booleans, NumPy floats.
     """
 
-    __slots__ = ("array", "defined", "depth", "integer", "is_bool")
+    __slots__ = ("depth", "dtype", "kind", "shape", "values")
 
-    def __init__(self, array: np.ndarray, *, defined: bool, depth: int, dtype: DType) -> None:
-        self.array = array
-        self.defined = np.full(array.shape, defined)
+    def __init__(self, shape: tuple[int, ...], values: list[Any], depth: int, dtype: DType) -> None:
+        self.shape = shape
+        self.values = values
         self.depth = depth
-        self.integer = dtype.is_integer
-        self.is_bool = dtype.kind is Kind.BOOL
+        self.dtype = dtype
+        self.kind: Any = dtype.numpy.type
+        if dtype.is_integer or dtype.kind is Kind.BOOL:
+            self.kind = bool if dtype.kind is Kind.BOOL else int
+
+    def array(self) -> np.ndarray:
+        """Return the contents, all of which have been written."""
+        return np.array(self.values, self.dtype.numpy).reshape(self.shape)
+
+    def missing(self) -> list[int] | None:
+        """Return the indices of the first element that nobody wrote, None if there is none."""
+        found = next((n for n, value in enumerate(self.values) if value is _NOTHING), None)
+        return None if found is None else _indices(found, self)
 
 
 class _Race:
@@ -123,9 +140,9 @@ class _Race:
     def __init__(self, loop: For) -> None:
         self.loop = loop
         self.iteration = 0
-        self.touched: dict[tuple[Buffer, tuple[int, ...]], tuple[int, bool]] = {}
+        self.touched: dict[tuple[Buffer, int], tuple[int, bool]] = {}
 
-    def clashes(self, key: tuple[Buffer, tuple[int, ...]], *, writes: bool) -> bool:
+    def clashes(self, key: tuple[Buffer, int], *, writes: bool) -> bool:
         before = self.touched.get(key)
         if before is None:
             self.touched[key] = (self.iteration, writes)
@@ -149,6 +166,7 @@ class _Machine:
         self._races: list[_Race] = []
         self._index_code: dict[Int, Callable[[Env], int]] = {}
         self._indices_code: dict[tuple[Int, ...], Callable[[Env], tuple[int, ...]]] = {}
+        self._address_code: dict[tuple[Int, ...], Callable[[Env, _Memory], int | None]] = {}
         self._never_written = set(f.params[: f.n_reads])
         self.memory: dict[Buffer, _Memory] = {}
 
@@ -164,45 +182,34 @@ class _Machine:
                 "loop.argument",
                 f"found {array.dtype}{list(array.shape)} for {b.name}, needed {b.dtype}{list(shape)}",
             )
-        self.memory[b] = _Memory(array, defined=True, depth=0, dtype=b.dtype)
+        is_boxed = b.dtype.is_integer or b.dtype.kind is Kind.BOOL
+        values = array.reshape(-1)
+        self.memory[b] = _Memory(shape, values.tolist() if is_boxed else list(values), 0, b.dtype)
 
     def allocate(self, b: Buffer) -> None:
         """Make a buffer without contents."""
-        array = np.zeros(self._shape(b), b.dtype.numpy)
-        self.memory[b] = _Memory(array, defined=False, depth=len(self._races), dtype=b.dtype)
+        shape = self._shape(b)
+        self.memory[b] = _Memory(shape, [_NOTHING] * math.prod(shape), len(self._races), b.dtype)
 
     def _shape(self, b: Buffer) -> tuple[int, ...]:
         return self.ints(b.shape)(self._env)
 
-    def _touch(self, b: Buffer, at: tuple[int, ...], memory: _Memory, *, writes: bool) -> None:
+    def _touch(self, b: Buffer, at: int, memory: _Memory, *, writes: bool) -> None:
         if b.per_part or b in self._never_written:
             return
-        for race in self._races[memory.depth :]:
+        for race in self._races[memory.depth :] if memory.depth else self._races:
             if race.clashes((b, at), writes=writes):
                 raise _fault(
                     "race",
-                    f"found element {list(at)} of {b.name} touched by iterations "
+                    f"found element {_indices(at, memory)} of {b.name} touched by iterations "
                     f"{race.touched[b, at][0]} and {race.iteration} of {race.loop.kind} loop "
                     f"{race.loop.var.name}",
                     self._f,
                 )
 
-    def _address(
-        self, b: Buffer, indices: tuple[Int, ...], where: Callable[[], str]
-    ) -> Callable[[Env, _Memory], tuple[int, ...]]:
-        code = self.ints(indices)
-        assert len(indices) == len(b.shape), "a buffer is read and written by all its axes"
-
-        def address(env: Env, memory: _Memory) -> tuple[int, ...]:
-            at = code(env)
-            for i, n in zip(at, memory.array.shape):
-                if not 0 <= i < n:
-                    shape = list(memory.array.shape)
-                    message = f"found index {list(at)} into {b.name} of shape {shape}"
-                    raise _fault("out-of-bounds", message, self._f, where())
-            return at
-
-        return address
+    def _outside(self, b: Buffer, at: tuple[int, ...], where: str) -> InlayError:
+        message = f"found index {list(at)} into {b.name} of shape {list(self.memory[b].shape)}"
+        return _fault("out-of-bounds", message, self._f, where)
 
     # ---------------------------------------------------------------- integers
 
@@ -218,6 +225,14 @@ class _Machine:
         code = self._indices_code.get(expressions)
         if code is None:
             code = self._indices_code[expressions] = _ints_code(expressions)
+        return code
+
+    def address(self, b: Buffer, indices: tuple[Int, ...]) -> Callable[[Env, _Memory], int | None]:
+        """Return code for the place of an element, which gives None where an index is outside."""
+        assert len(indices) == len(b.shape), "a buffer is read and written by all its axes"
+        code = self._address_code.get(indices)
+        if code is None:
+            code = self._address_code[indices] = _address_code(indices)
         return code
 
     # ---------------------------------------------------------------- statements
@@ -257,18 +272,22 @@ class _Machine:
         return run_all
 
     def _store(self, s: Store) -> Code:
-        value = self.scalar(s.value)
-        address = self._address(s.buffer, s.indices, lambda: print_stmt(s))
+        value, address, indices = (
+            self.scalar(s.value),
+            self.address(s.buffer, s.indices),
+            self.ints(s.indices),
+        )
         b = s.buffer
 
         def store(env: Env) -> None:
             result = value(env)
             memory = self.memory[b]
             at = address(env, memory)
+            if at is None:
+                raise self._outside(b, indices(env), print_stmt(s))
             if self._races:
                 self._touch(b, at, memory, writes=True)
-            memory.array[at] = result
-            memory.defined[at] = True
+            memory.values[at] = result if type(result) is memory.kind else memory.kind(result)
 
         return store
 
@@ -304,24 +323,27 @@ class _Machine:
     def _forget_parts(self) -> None:
         for b, memory in self.memory.items():
             if b.per_part:
-                memory.defined.fill(False)  # noqa: FBT003
+                memory.values[:] = [_NOTHING] * len(memory.values)
 
     def _block(self, s: Block) -> Code:
-        bindings = [(i.sym, self.int(i.extent), self.int(b)) for i, b in zip(s.iters, s.bindings)]
+        bind = _bindings_code([(i.sym, b, i.extent) for i, b in zip(s.iters, s.bindings, strict=True)])
         predicate = None if s.predicate is None else self.scalar(s.predicate)
         body = self.stmt(s.body)
 
         def block(env: Env) -> None:
             if predicate is not None and not predicate(env):
                 return
-            for sym, extent, binding in bindings:
-                at = env[sym.uid] = binding(env)
-                if not 0 <= at < extent(env):
-                    message = f"found {sym.name} = {at} in a domain of {extent(env)}"
-                    raise _fault("out-of-bounds", message, self._f, f"block {s.name}")
+            if (outside := bind(env)) is not None:
+                name, at, extent = s.iters[outside].sym.name, *self._at(env, s, outside)
+                message = f"found {name} = {at} in a domain of {extent}"
+                raise _fault("out-of-bounds", message, self._f, f"block {s.name}")
             body(env)
 
         return block
+
+    def _at(self, env: Env, s: Block, number: int) -> tuple[int, int]:
+        """Return where an iter of a block is, and its extent."""
+        return self.int(s.bindings[number])(env), self.int(s.iters[number].extent)(env)
 
     def _let(self, sym: Sym, value: Code, body: Code) -> Code:
         def let(env: Env) -> None:
@@ -373,8 +395,8 @@ class _Machine:
                 constant = dtype.numpy.type(value) if dtype.is_float else value
                 return lambda env: constant
             case Index(value=value, dtype=dtype):
-                code = self.int(value)
-                return lambda env: wrap(code(env), dtype)
+                code, wrapped = self.int(value), wrapper(dtype)
+                return lambda env: wrapped(code(env))
             case Name(sym=sym):
                 return lambda env: env[sym.uid]
             case Load():
@@ -402,20 +424,19 @@ class _Machine:
                 assert_never(x)
 
     def _load(self, x: Load) -> Code:
-        b = x.buffer
-        address = self._address(b, x.indices, lambda: print_scalar(x))
+        b, address, indices = x.buffer, self.address(x.buffer, x.indices), self.ints(x.indices)
 
         def load(env: Env) -> Any:
             memory = self.memory[b]
             at = address(env, memory)
-            if not memory.defined[at]:
-                raise _fault("undefined", f"found {b.name}{list(at)} without a value", self._f)
+            if at is None:
+                raise self._outside(b, indices(env), print_scalar(x))
+            value = memory.values[at]
+            if value is _NOTHING:
+                raise _fault("undefined", f"found {b.name}{_indices(at, memory)} without a value", self._f)
             if self._races:
                 self._touch(b, at, memory, writes=False)
-            value = memory.array[at]
-            if memory.integer:
-                return int(value)
-            return bool(value) if memory.is_bool else value
+            return value
 
         return load
 
@@ -455,6 +476,34 @@ def _int_code(e: Int) -> Callable[[Env], int]:
 def _ints_code(expressions: Sequence[Int]) -> Callable[[Env], tuple[int, ...]]:
     """Compile several."""
     return eval(f"lambda env: ({''.join(f'{_text(e)}, ' for e in expressions)})")
+
+
+def _bindings_code(bindings: Sequence[tuple[Sym, Int, Int]]) -> Callable[[Env], int | None]:
+    """Compile what gives symbols values below extents; it returns which is outside, if any."""
+    lines = [
+        f"    env[{sym.uid}] = at = {_text(value)}\n    if not 0 <= at < {_text(extent)}: return {n}\n"
+        for n, (sym, value, extent) in enumerate(bindings)
+    ]
+    found: dict[str, Callable[[Env], int | None]] = {}
+    exec(f"def bind(env):\n{''.join(lines)}    return None\n", found)
+    return found["bind"]
+
+
+def _address_code(indices: Sequence[Int]) -> Callable[[Env, _Memory], int | None]:
+    """Compile the place of an element in its buffer, row by row, with checks of its indices."""
+    if not indices:
+        return lambda _env, _memory: 0
+    shapes = ["(shape := memory.shape)", *["shape"] * (len(indices) - 1)]
+    inside = [f"0 <= (i{n} := {_text(e)}) < {shapes[n]}[{n}]" for n, e in enumerate(indices)]
+    place = "i0"
+    for n in range(1, len(indices)):
+        place = f"({place}) * shape[{n}] + i{n}"
+    return eval(f"lambda env, memory: {place} if {' and '.join(inside)} else None")
+
+
+def _indices(place: int, memory: _Memory) -> list[int]:
+    """Return the indices of an element."""
+    return [int(i) for i in np.unravel_index(place, memory.shape)] if memory.shape else []
 
 
 def _text(e: Int) -> str:

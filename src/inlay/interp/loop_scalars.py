@@ -25,6 +25,13 @@ def wrap(value: int, dtype: DType) -> int:
     return value - mask - 1 if dtype.is_signed and value >> (dtype.bits - 1) else value
 
 
+def wrapper(dtype: DType) -> Callable[[int], int]:
+    """Return `wrap` for one format, which most integers pass unchanged."""
+    low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
+    high = low + (1 << dtype.bits) - 1
+    return lambda value: value if low <= value <= high else wrap(value, dtype)
+
+
 def _odd_single(value: Any) -> np.float32:
     """Return a number in f32, rounded to odd, so that rounding it again is as rounding once."""
     if isinstance(value, int):
@@ -121,7 +128,8 @@ def binary(op: BinaryOp, dtype: DType) -> Callable[[Any, Any], Any]:
     function = _INTEGER[op]
     if dtype.kind is Kind.BOOL:
         return lambda a, b: bool(function(a, b))
-    return lambda a, b: wrap(function(a, b), dtype)
+    wrapped = wrapper(dtype)
+    return lambda a, b: wrapped(function(a, b))
 
 
 def unary(op: UnaryOp, dtype: DType) -> Callable[[Any], Any]:

@@ -10,6 +10,7 @@ and whoever asks must refuse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import permutations
 from typing import NamedTuple
 
@@ -230,9 +231,24 @@ def intervals(access: BlockAccess, loop: For | None) -> tuple[Interval | None, .
     """Return what an access sweeps along each axis in one iteration of `loop`, None where unknown."""
     if access.gathers:
         return (None,) * len(access.indices)
-    inner = inside(access, loop)
-    known = Bounds(ranges(access.loops))
-    return tuple(hull(known.simplify(e), inner) for e in access.indices)
+    around = 0 if loop is None else access.loops.index(loop) + 1
+    loops = tuple((x.var, x.lo, x.extent) for x in access.loops)
+    return _intervals(access.indices, loops, around)
+
+
+@lru_cache(maxsize=4096)
+def _intervals(
+    indices: tuple[Int, ...], loops: tuple[tuple[Sym, Int, Int], ...], around: int
+) -> tuple[Interval | None, ...]:
+    """Return the intervals of indices in loops of which so many stand still: each step of a schedule asks."""
+    inner = {var: (lo, extent) for var, lo, extent in loops[around:]}
+    known = _bounds(loops)
+    return tuple(hull(known.simplify(e), inner) for e in indices)
+
+
+@lru_cache(maxsize=256)
+def _bounds(loops: tuple[tuple[Sym, Int, Int], ...]) -> Bounds:
+    return Bounds({var: (lo, extent) for var, lo, extent in loops})
 
 
 def covers(
