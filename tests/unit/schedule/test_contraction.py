@@ -60,7 +60,7 @@ def scheduled(f: LoopFunction) -> tuple[Schedule, tuple[str, ...]]:
     return s, contract(s, block, SMALL)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("epilogue", ["", "relu"])
 @pytest.mark.parametrize(
     ("shape", "n", "sizes"),
@@ -152,7 +152,7 @@ def convolution(
     return from_te("conv", inputs, [y])
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("epilogue", [False, True])
 @pytest.mark.parametrize(
     ("image", "kernel", "channels", "stride", "pad"),
@@ -207,7 +207,7 @@ def test_windows_far_over_the_ends_are_tested_where_rows_differ(
         assert ("partition" in used, "peel" in used) == (is_far, not is_far)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("rows", "kernel", "channels", "shared"),
     [
@@ -237,7 +237,7 @@ def test_threads_share_the_tiles_of_one_line(
     assert channels == 128 or not any(isinstance(x, If) for x in stmts_below(shared_one.body))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("image", "kernel", "stride", "pad"),
     [
@@ -260,7 +260,7 @@ def test_depthwise_convolution(image: tuple, kernel: int, stride: int, pad: int)
     assert "select" not in print_function(lowered)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("image", "groups", "channels", "stride"),
     [((1, 5, 9, 8), 4, 8, 1), ((1, 5, 9, 12), 3, 24, 2), ((1, dim("h"), 6, 4), 2, 16, 1)],

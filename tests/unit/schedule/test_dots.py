@@ -23,7 +23,7 @@ SMALL = baseline("x86_64", "v2")
 """Four lanes, sixteen registers."""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b"),

@@ -140,7 +140,7 @@ def apply_one(s: Schedule, name: str, draw: Callable[[int], int]) -> None:
     find_primitive(name)(s, *args, **keywords)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("program", PROGRAMS)
 @settings(max_examples=examples(10))
 @given(st.data())

@@ -143,7 +143,7 @@ def check_group(seed: int) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_groups(seed: int) -> None:
     check_group(seed)

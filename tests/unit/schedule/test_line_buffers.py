@@ -69,7 +69,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("case", "lines"), CASES)
 def test_a_block_of_lines_copies_the_rows_that_it_reads(case: tuple, lines: int) -> None:
     image, channels, kernel, stride, dilation = case

@@ -138,7 +138,7 @@ def written_by_operators() -> Iterator[object]:
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("d", "s"), list(written_by_operators()))
 def test_lines_of_operators_in_any_order(d: OpDef, s: Sample) -> None:
     made = function_of(d, s, symbolic=bool(s.symbolic))

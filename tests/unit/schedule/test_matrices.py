@@ -75,7 +75,7 @@ SMALL = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", SMALL)
 def test_sums_on_the_unit_are_the_sums(case: tuple) -> None:
     f = packed_conv(*case)
@@ -124,7 +124,7 @@ def test_a_machine_without_a_unit_has_none() -> None:
     assert "@matrix" not in print_function(s.function)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("x_format", [U8, I8])
 @pytest.mark.parametrize("case", [((7, 7), (64, 64), 3), ((6, 30), (80, 96), 3), ((3, 112), (24, 64), 1)])
 def test_compiled_is_the_interpreter(case: tuple, x_format: DType) -> None:
@@ -186,7 +186,7 @@ def test_far_second_factors_are_asked_for_ahead() -> None:
     assert "llvm.prefetch" in emit_module(lower(far, UNIT), UNIT).text
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("rows", range(1, 60, 7))
 @pytest.mark.parametrize("lines", [1, 5, 14])
 @pytest.mark.parametrize("columns", [16, 48, 512])

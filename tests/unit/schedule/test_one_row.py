@@ -18,7 +18,7 @@ LONG = 8 * 3 * FEWEST_BLOCKS
 """Terms of three parts."""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("columns", [WIDE, WIDE + 5])
 @pytest.mark.parametrize("terms", [64, 37, 20, 90, LONG])

@@ -68,7 +68,7 @@ def test_one_panel_is_packed_before_the_rows_that_threads_share(columns: int, is
     assert all(x.kind is LoopKind.PARALLEL and (x.extent.value or 0) > 1 for x in shared), "blocks of rows"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b", "sizes"),
@@ -130,7 +130,7 @@ def test_left_where_it_is(a: Dims, b: Dims) -> None:
     assert "cache_read" not in [step.primitive for step in s.trace]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rows", [96, 97, 100])
 def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     """Those of blocks, or tiles where no number of rows divides into equal ones."""
@@ -141,7 +141,7 @@ def test_threads_share_rows_where_there_are_few_panels(rows: int) -> None:
     assert "parallel" in print_function(lowered)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("rows", "columns", "shared"),
     [(3136, 8, 16), (36, 44, 4 * 4), (36, 48, 6 * 6), (36, 92, 8 * 9)],

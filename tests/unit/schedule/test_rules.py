@@ -197,7 +197,7 @@ def reduction(
     return from_te("r", [x], [y])
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("op", [ReduceOp.SUM, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.MAX_NUMBER])
 @pytest.mark.parametrize("then", [False, True])
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_rows_by_one_column_are_added_along_the_rows(terms: int, rule: str) -> N
     hold_law(f, s, ())
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kept", [0, 1, 2])
 @pytest.mark.parametrize(
     ("rows", "rule"), [(32, "rows"), (dim("n"), "rows"), (1, "split_reductions")], ids=str
@@ -319,7 +319,7 @@ def test_pooling(channels_last: bool, mean: bool) -> None:
     rows_scheduled(pool(dim("n"), 11, channels_last=channels_last, mean=mean), (2,), (0,))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("channels", "lanes", "vectors", "is_masked"),
     [

@@ -18,7 +18,7 @@ TARGETS = {f"{size} bytes": replace(Target(), vector_bytes=size) for size in (16
 COMPUTED = [pytest.param(d, id=d.name) for d in table() if d.compute is not None]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("d", COMPUTED)
 def test_some_rule_takes_each_sample(d: OpDef, target: str) -> None:

@@ -34,7 +34,7 @@ def scaled(
     return from_te("f", [x, factor], [te.compute((*rows, columns), body, name="y")])
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("by", ["column", "row"])
 @pytest.mark.parametrize("rows", [(50,), (3, 16), (1,), (dim("n"),), (2, dim("n"))], ids=str)
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 7, 12, 15])

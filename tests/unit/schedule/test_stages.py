@@ -41,7 +41,7 @@ def convolution(
     return from_te("conv", [x, u], [y])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize(
     ("shape", "lines", "sizes"),

@@ -21,7 +21,7 @@ WIDE = 2 * RUN
 K = dim("k")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b", "sizes"),

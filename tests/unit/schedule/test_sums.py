@@ -40,7 +40,7 @@ def reduction(
     return from_te("f", [x], [te.compute([shape[d] for d in kept], body, name="y")])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("n", [BLOCK, BLOCK + 1, 127, pytest.param(2500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("columns", [3, 9])
 def test_known_sizes(n: int, columns: int) -> None:

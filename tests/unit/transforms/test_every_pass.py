@@ -74,7 +74,7 @@ def work(name: str, module: Module) -> int:
     return calls
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("length", [1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_long_program_goes_through(name, length):
@@ -91,7 +91,7 @@ def test_a_very_long_program_goes_through_all():
     assert sum(f.primitive is not None for f in module.functions.values()) > 1
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_work_is_linear(name):
     short, long = (work(name, ready(name, chain(n))) for n in (125, 1_000))
