@@ -218,6 +218,16 @@ def test_panels_are_packed_in_groups_for_blocks_of_rows_that_the_second_cache_do
     assert f"in 0..{panels}" in before_product
 
 
+def test_transposed_factors_are_packed_in_groups_too() -> None:
+    """The last block has one row, and the last group two panels."""
+    f = transposed((241, 3), (136, 3), bias=True)
+    s = Schedule(f)
+    contraction(s, replace(SMALL, l2_bytes=1536, l3_bytes=1 << 20))
+    hold_law(f, s)
+    before_product = print_function(s.function).split("@register")[0]
+    assert "in 0..min(3, -3*w_c_matmul_0_o + 17)" in before_product
+
+
 @pytest.mark.parametrize(("vectors", "last", "is_grouped"), [(2, 32, True), (4, 32, False), (4, 2, True)])
 def test_narrow_panels_are_grouped_where_rows_leave_the_second_cache(
     vectors: int, last: int, *, is_grouped: bool

@@ -323,11 +323,12 @@ def _group_of_panels(
     """
     terms, count, last = _terms(b), rows.value, target.last_bytes
     columns = [i for i in b.iters if i.kind is IterKind.SPATIAL][-1].extent.value
-    if columns is None or packs.is_transposed:
+    if columns is None:
         return packs, None
     itemsize = written(b).dtype.itemsize
     panels, side = -(-columns // panel), -(-SIDE_BY_SIDE // (panel * itemsize))
-    packs = replace(packs, group=_side_by_side(panels, side))
+    if not packs.is_transposed:
+        packs = replace(packs, group=_side_by_side(panels, side))
     if terms is None or count is None:
         return packs, None
     row = terms * itemsize
