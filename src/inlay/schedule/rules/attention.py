@@ -45,13 +45,8 @@ from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.contraction import Begun, begin, contract, finish
-from inlay.schedule.rules.contraction_plan import (
-    epilogue_of,
-    no_contraction,
-    plan_contraction,
-    row_tiles,
-    tile_options,
-)
+from inlay.schedule.rules.contraction_class import epilogue_of, no_contraction
+from inlay.schedule.rules.contraction_plan import plan_contraction, row_tiles, tile_options
 from inlay.schedule.rules.groups import written
 from inlay.schedule.rules.loops import divisors, merge_all
 from inlay.schedule.rules.nests import parallelize

@@ -9,7 +9,8 @@ from inlay.loop.scalar import Load
 from inlay.loop.stmt import BlockIter, IterKind
 from inlay.loop.walk import loads_of
 from inlay.machine.target import Target
-from inlay.schedule.rules.contraction_plan import Plan, epilogue_of, no_contraction, row_tiles, tile_options
+from inlay.schedule.rules.contraction_class import epilogue_of, no_contraction
+from inlay.schedule.rules.contraction_plan import Plan, row_tiles, tile_options
 from inlay.schedule.rules.groups import is_product, packed_panel, symbols_in, written
 from inlay.schedule.rules.loops import divisors
 from inlay.schedule.rules.packing import FEWEST_ROWS, rows_of

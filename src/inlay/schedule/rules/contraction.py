@@ -27,7 +27,7 @@ Otherwise panels come first, so that each is read from memory once and stays in 
 pass; with few panels, and where channels do not mix (depthwise), lines come first, so that threads
 have enough to share and an image is read in order. Lines come first too where each is widened for
 itself, in the first cache, as long as all panels stay in L2. Rows of a product come first, in blocks, where
-no cache holds them, and one tile at a time where sums have few terms (`contraction_plan.py`).
+no cache holds them, and one tile at a time where sums have few terms (`cache_blocks.py`).
 
 **Groups** of channels are like depthwise: the input is read along the columns as well, at the same
 place by all columns of a group, which is a contiguous load and a shuffle.
@@ -71,15 +71,12 @@ from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
 from inlay.schedule.rules.ahead import fetch_next
 from inlay.schedule.rules.choices import write_out_choices
+from inlay.schedule.rules.contraction_class import epilogue_of, group_widths, lines_of_rows, no_contraction
 from inlay.schedule.rules.contraction_plan import (
     MAX_UNROLLED_DOTS,
     Plan,
     computed_weights,
-    epilogue_of,
-    group_widths,
     is_short,
-    lines_of_rows,
-    no_contraction,
     plan_contraction,
 )
 from inlay.schedule.rules.groups import (

@@ -40,7 +40,7 @@ from inlay.schedule.primitives.split_cascade import Copy, split_cascade
 from inlay.schedule.primitives.unroll import unroll
 from inlay.schedule.primitives.use_fma import use_fma
 from inlay.schedule.primitives.vectorize import vectorize
-from inlay.schedule.rules.contraction_plan import epilogue_of
+from inlay.schedule.rules.contraction_class import epilogue_of
 from inlay.schedule.rules.groups import is_product, symbols_in, written
 from inlay.schedule.rules.loops import merge_all, reduce_loops
 from inlay.schedule.rules.nests import parallelize

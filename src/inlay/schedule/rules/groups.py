@@ -136,6 +136,13 @@ def symbols_in(indices: Sequence[Int]) -> set[Sym]:
     return {x for e in indices for x in symbols(e)}
 
 
+def terms_of(b: Block) -> int | None:
+    """Return how many terms each sum has; None where that is not known."""
+    extents = [i.extent.value for i in b.iters if i.kind is IterKind.REDUCE]
+    known = [n for n in extents if n is not None]
+    return prod(known) if len(known) == len(extents) else None
+
+
 def is_product(b: Block) -> bool:
     """Whether a block sums floats over one axis, as products of matrices and convolutions of 1 x 1 do.
 

@@ -32,6 +32,7 @@ from inlay.schedule.primitives.rfactor import rfactor
 from inlay.schedule.primitives.set_scope import set_scope
 from inlay.schedule.primitives.split import split
 from inlay.schedule.primitives.use_fma import use_fma
+from inlay.schedule.rules.cache_blocks import MIN_PARALLEL_PANELS
 from inlay.schedule.rules.computed_product import (
     RUN,
     ComputedProduct,
@@ -41,7 +42,7 @@ from inlay.schedule.rules.computed_product import (
     rows_together,
 )
 from inlay.schedule.rules.contraction import cut_rows
-from inlay.schedule.rules.contraction_plan import MIN_PARALLEL_PANELS, Plan
+from inlay.schedule.rules.contraction_plan import Plan
 from inlay.schedule.rules.groups import written
 from inlay.schedule.rules.loops import merge_all, reduce_loops, spatial_loops
 from inlay.schedule.rules.nests import parallelize, vectorize_nest
