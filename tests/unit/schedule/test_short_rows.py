@@ -46,6 +46,24 @@ def test_rows_lie_side_by_side(dtype: DType, columns: int, rows: tuple[Int | int
         hold_law(f, schedule(f, target), *([(n,) for n in (1, 16, 35)] if is_open else [()]))
 
 
+def shares(rows: Int | int, columns: int) -> LoopFunction:
+    """Return exponentials of the distance to the greatest of each column."""
+    x = te.placeholder((rows, columns), F32, "x")
+    k = te.reduce_axis("k", rows)
+    top = te.compute((columns,), lambda j: te.max_over(k, x[k, j]), name="top")
+    y = te.compute((rows, columns), lambda i, j: te.intrinsic(IntrinsicOp.EXP, x[i, j] - top[j]), name="y")
+    return from_te("f", [x], [y])
+
+
+@pytest.mark.parametrize("rows", [50, dim("n")], ids=str)
+@pytest.mark.parametrize("columns", [3, 5, 8])
+def test_so_do_they_behind_a_reduction_of_each_column(columns: int, rows: Int | int) -> None:
+    f = shares(rows, columns)
+    for target in TARGETS:
+        text = print_function(hold_law(f, schedule(f, target), *([(16,), (35,)] if rows != 50 else [()])))
+    assert "0..16 vector" in text.split(" y[")[0].rsplit("for ", 1)[1]
+
+
 @pytest.mark.parametrize(("columns", "vectors"), [(2, 1), (3, 3), (6, 3), (7, 7), (12, 3)])
 def test_vectors_are_whole_and_written_out_till_rows_begin_with_one_again(columns: int, vectors: int) -> None:
     f = scaled((160,), columns, "column")

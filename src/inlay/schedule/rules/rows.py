@@ -65,6 +65,7 @@ from inlay.schedule.rules.nests import (
     vectorize_nest,
     width,
 )
+from inlay.schedule.rules.short_rows import rows_side_by_side
 from inlay.schedule.rules.sums import block_alike, block_sum
 from inlay.schedule.rules.transposed import MOST_APART
 from inlay.schedule.state import Illegal, Schedule, illegal
@@ -338,7 +339,7 @@ def _vectorized(s: Schedule, nest: _Nest, shared: int, target: Target, source: s
     loops = s.loops_of(name)
     match nest.form:
         case _Form.MAP:
-            if len(loops) > shared:
+            if len(loops) > shared and not (len(loops) > shared + 1 and rows_side_by_side(s, name, target)):
                 vectorize_nest(s, loops[-1], target)
             return [list(loops[:shared])]
         case _Form.COLUMNS:
