@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,26 @@ def least(
         best = min(best, clock() - begun)
         if time.perf_counter() >= end:
             return best
+
+
+def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """Return by how much outputs differ, of the largest element; infinity for other shapes or integers.
+
+    NaN is equal to NaN, and an infinity to itself.
+    """
+    most = 0.0
+    for a, b in zip(found, expected, strict=True):
+        if a.shape != b.shape:
+            return math.inf
+        wide_a, wide_b = (x.astype(np.float64) for x in (a, b))
+        same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
+        if not same.all():
+            if b.dtype.kind != "f":
+                return math.inf
+            finite = np.abs(wide_b[np.isfinite(wide_b)])
+            off = np.abs(np.where(same, 0.0, wide_a - wide_b)).max()
+            most = max(most, float(off / max(finite.max(initial=0.0), 1e-30)))
+    return most
 
 
 class Report:

@@ -41,7 +41,7 @@ import inlay
 import peers
 from gemm import Peak, peak_loop
 from inlay.machine.target import host
-from measure import least
+from measure import difference, least
 from network_cases import CASES, Arrays, Case, flops
 
 TOLERANCE = 1e-4
@@ -130,17 +130,8 @@ class Row:
 
 def compared(name: str, ours: peers.Call, theirs: peers.Call) -> str:
     """Return how outputs differ, empty where they do not."""
-    for found, expected in zip(ours(), theirs(), strict=True):
-        found, expected = np.asarray(found), np.asarray(expected)
-        if found.shape != expected.shape:
-            return f"{name}: an output is {found.shape}, of a peer {expected.shape}"
-        if expected.dtype.kind != "f":
-            far = float((found != expected).any())
-        else:
-            far = float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-30))
-        if not far <= TOLERANCE:
-            return f"{name}: an output differs by {far:.2g}"
-    return ""
+    apart = difference([np.asarray(x) for x in ours()], [np.asarray(x) for x in theirs()])
+    return "" if apart <= TOLERANCE else f"{name}: an output differs by {apart:.2g}"
 
 
 def turns(calls: dict[str, peers.Call], threads: int, rounds: int, seconds: float) -> dict[str, list[float]]:

@@ -18,15 +18,14 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 import inlay
 import peers
-from measure import least
+from measure import difference, least
 from operator_cases import GROUPS, Call
 
 TOLERANCE = 1e-3
@@ -35,23 +34,6 @@ TOLERANCE = 1e-3
 
 Times = tuple[float, float]
 """Least seconds, ours and the peer's."""
-
-
-def far(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """Return by how much outputs differ, of the largest element; infinity for other shapes or integers."""
-    most = 0.0
-    for a, b in zip(found, expected, strict=True):
-        if a.shape != b.shape:
-            return math.inf
-        wide_a, wide_b = (x.astype(np.float64) for x in (a, b))
-        same = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
-        if not same.all():
-            if b.dtype.kind != "f":
-                return math.inf
-            finite = np.abs(wide_b[np.isfinite(wide_b)])
-            off = np.abs(np.where(same, 0.0, wide_a - wide_b)).max()
-            most = max(most, float(off / max(finite.max(initial=0.0), 1e-30)))
-    return most
 
 
 def times(case: Call, options: argparse.Namespace) -> Times | str:
@@ -67,7 +49,7 @@ def times(case: Call, options: argparse.Namespace) -> Times | str:
         except inlay.InlayError as problem:
             return f"refused: {problem}"
     inputs = dict(case.inputs)
-    apart = far(list(compiled.run(inputs).values()), theirs())
+    apart = difference(list(compiled.run(inputs).values()), theirs())
     if not apart <= TOLERANCE:
         return f"outputs differ by {apart:.2g}"
     ours_least = theirs_least = math.inf

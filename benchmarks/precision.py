@@ -21,6 +21,7 @@ import onnx
 
 import inlay
 import peers
+from measure import difference
 from network_cases import CASES, Case
 from networks import turns
 
@@ -30,10 +31,10 @@ USUAL = (
 ).split()
 
 
-def difference(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """Return the largest difference of an output over its largest element."""
+def error(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
+    """Return the largest error of the outputs in floats: words that are chosen may be others."""
     floats = [(a, b) for a, b in zip(found, expected, strict=True) if b.dtype.kind == "f"]
-    return max((float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in floats), default=0.0)
+    return difference([a for a, _ in floats], [b for _, b in floats])
 
 
 def row(case: Case, threads: int, given: argparse.Namespace) -> str:
@@ -51,10 +52,10 @@ def row(case: Case, threads: int, given: argparse.Namespace) -> str:
         theirs = peers.openvino(path, inputs, threads, "bf16")
         results = {name: [np.array(y) for y in call()] for name, call in calls.items()}
         note = theirs if isinstance(theirs, str) else ""
-        error = ""
+        far = ""
         if not isinstance(theirs, str):
             calls["openvino"] = theirs
-            error = f"{difference([np.array(y) for y in theirs()], results['f32']):.1e}"
+            far = f"{error([np.array(y) for y in theirs()], results['f32']):.1e}"
         times = turns(calls, threads, given.rounds, given.seconds)
     gain = statistics.median(a / b for a, b in zip(times["f32"], times["bf16"], strict=True))
     ratio = note or "-"
@@ -68,9 +69,9 @@ def row(case: Case, threads: int, given: argparse.Namespace) -> str:
         f"{1e3 * min(times['f32']):.3f}",
         f"{1e3 * min(times['bf16']):.3f}",
         f"{gain:.2f}",
-        f"{difference(results['bf16'], results['f32']):.1e}",
+        f"{error(results['bf16'], results['f32']):.1e}",
         ratio,
-        error or "-",
+        far or "-",
         f"{sizes[0]:.1f}",
         f"{sizes[1]:.1f}",
     )
