@@ -51,7 +51,7 @@ REST = 0.01
 
 CHILD = """
 import os, resource, sys, time
-engine, path, threads = sys.argv[1:]
+engine, path, threads, *without = sys.argv[1:]
 def spent():
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
@@ -75,6 +75,7 @@ if engine == "inlay":
 elif engine == "inductor":
     import numpy
     torch._inductor.config.force_disable_caches = True
+    torch._inductor.config.pattern_matcher = not without
     model, arrays = onnx.load(path), numpy.load(path[:-4] + "npz")
     given = [torch.from_numpy(arrays[x.name]) for x in model.graph.input if x.name in arrays]
     kept = torch.compile(convert(model).eval(), dynamic=False)
@@ -146,13 +147,13 @@ def turns(calls: dict[str, peers.Call], threads: int, rounds: int, seconds: floa
 
 def costs(engine: str, path: Path, threads: int) -> tuple[float, float, float]:
     """Return processor seconds of reading and of compiling, and MB at the peak, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, engine, str(path), str(threads)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(inlay.__file__).parent.parent)},
-    )
+    command = [sys.executable, "-c", CHILD, engine, str(path), str(threads)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(inlay.__file__).parent.parent)}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    if done.returncode and engine == "inductor":
+        command.append("patterns")  # as `peers.inductor`
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    done.check_returncode()
     read, compiling, most = map(float, done.stdout.split())
     return read, compiling, most
 

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 Call = Callable[[], Sequence[np.ndarray]]
+ABSENT = "not installed"
 
 
 def onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
     """Return a call of onnxruntime, or why there is none."""
     if importlib.util.find_spec("onnxruntime") is None:
-        return "not installed"
+        return ABSENT
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -33,7 +34,7 @@ def openvino(
 ) -> Call | str:
     """Return a call of OpenVINO, whose results the next call replaces, or why there is none."""
     if importlib.util.find_spec("openvino") is None:
-        return "not installed"
+        return ABSENT
     import openvino as ov
 
     try:
@@ -62,15 +63,24 @@ def torch(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Ca
 
 
 def inductor(model: Path, inputs: Mapping[str, np.ndarray], threads: int = 1) -> Call | str:
-    """Return a call of the same module behind `torch.compile`, or why there is none. Needs a C++ compiler."""
-    return _module_call(model, inputs, threads, is_compiled=True)
+    """Return a call of the same module behind `torch.compile`, or why there is none. Needs a C++ compiler.
+
+    Its patterns of attention take no scale that is a tensor, as converted models have: then it goes without.
+    """
+    call = _module_call(model, inputs, threads, is_compiled=True)
+    if isinstance(call, str) and call != ABSENT:
+        import torch._inductor.config
+
+        with torch._inductor.config.patch(pattern_matcher=False):
+            call = _module_call(model, inputs, threads, is_compiled=True)
+    return call
 
 
 def _module_call(
     model: Path, inputs: Mapping[str, np.ndarray], threads: int, *, is_compiled: bool
 ) -> Call | str:
     if any(importlib.util.find_spec(name) is None for name in ("torch", "onnx2torch")):
-        return "not installed"
+        return ABSENT
     import onnx
     import torch
     from onnx2torch import convert

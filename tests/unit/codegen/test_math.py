@@ -16,7 +16,7 @@ RNG = np.random.default_rng(3)
 def wide(kind: type, lo: float, hi: float, count: int = 4000) -> np.ndarray:
     """Points dense near zero and over the whole range, of both signs where the range has both."""
     line = np.linspace(lo, hi, count)
-    smallest = -37 if kind is np.float32 else -300
+    smallest = -45 if kind is np.float32 else -323
     logs = 10.0 ** RNG.uniform(smallest, math.log10(max(abs(lo), abs(hi))), count)
     values = np.concatenate([line, logs, -logs])
     return values[(values >= lo) & (values <= hi)].astype(kind)

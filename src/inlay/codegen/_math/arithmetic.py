@@ -16,6 +16,8 @@ class Arithmetic:
 
     dtype: DType
     integer: DType
+    has_subnormals = True
+    """Whether arguments may be subnormal."""
 
     def __init__(self, ops: Operations, lanes: int) -> None:
         self.ops = ops
@@ -108,15 +110,17 @@ class Arithmetic:
         digits, smallest, root = (
             (23, 2.0**-126, 0x3F3504F3) if self.dtype == F32 else (52, 2.0**-1022, 0x3FE6A09E667F3BCD)
         )
-        tiny = self.less(x, smallest)
-        x = self.select(tiny, self.mul(x, 2.0**digits), x)
+        tiny = self.less(x, smallest) if self.has_subnormals else None
+        if tiny is not None:
+            x = self.select(tiny, self.mul(x, 2.0**digits), x)
         bits = self.ops.bitcast(x, self.integer)
         shift = literal(digits, self.integer, self.lanes)
         moved = self.ops.binary(BinaryOp.SUB, bits, literal(root, self.integer, self.lanes))
         e = self.ops.binary(BinaryOp.SHR, moved, shift)
         m = self.ops.binary(BinaryOp.SUB, bits, self.ops.binary(BinaryOp.SHL, e, shift))
         exponent = self.ops.cast(e, self.dtype)
-        exponent = self.select(tiny, self.sub(exponent, float(digits)), exponent)
+        if tiny is not None:
+            exponent = self.select(tiny, self.sub(exponent, float(digits)), exponent)
         return self.ops.bitcast(m, self.dtype), exponent
 
     def log_special(self, x: Value, result: Value) -> Value:

@@ -54,6 +54,19 @@ class F64Math(Arithmetic):
     dtype = F64
     integer = I64
 
+    exp_series: Sequence[float] = _EXP
+    sin_series: Sequence[float] = _SIN
+    cos_series: Sequence[float] = _COS
+    atan_series: Sequence[float] = _ATAN
+    asin_series: Sequence[float] = _ASIN
+    sinh_series: Sequence[float] = _SINH
+    exp_range: tuple[float, float] = (-760.0, 720.0)
+    """Arguments whose exponentials are neither 0 nor infinite are in it."""
+    log_range: float = 800.0
+    """Logarithms of powers that are neither 0 nor infinite are smaller."""
+    half_pi: Sequence[float] = _PIO2
+    """To be subtracted one after the other."""
+
     def apply(self, op: IntrinsicOp, args: Sequence[Value]) -> Value:
         if op is IntrinsicOp.POW:
             return self.pow(args[0], args[1])
@@ -83,7 +96,7 @@ class F64Math(Arithmetic):
     # ------------------------------------------------------------------ exponentials
 
     def exp(self, x: Value) -> Value:
-        n, p = self._exp_parts(self.clamp(x, -760.0, 720.0))
+        n, p = self._exp_parts(self.clamp(x, *self.exp_range))
         return self.scale(self.add(p, 1.0), n)
 
     def exp_raised(self, x: Value) -> Value:
@@ -93,7 +106,7 @@ class F64Math(Arithmetic):
         """Return n and p with exp(x) = 2^n * (1 + p)."""
         n = self.round(self.mul(x, _LOG2E))
         r = self.fma(n, -_LN2_LOW, self.fma(n, -_LN2_HIGH, x))
-        return n, self.fma(self.mul(r, r), self.polynomial(r, _EXP), r)
+        return n, self.fma(self.mul(r, r), self.polynomial(r, self.exp_series), r)
 
     def _expm1(self, x: Value) -> Value:
         """exp(x) - 1 for |x| < 700."""
@@ -113,7 +126,7 @@ class F64Math(Arithmetic):
     def sinh(self, x: Value) -> Value:
         size = self.abs(x)
         square = self.mul(x, x)
-        near = self.fma(self.mul(size, square), self.polynomial(square, _SINH), size)
+        near = self.fma(self.mul(size, square), self.polynomial(square, self.sinh_series), size)
         # Half of exp(x), as a square of exp(x/2): sinh overflows later than exp.
         root = self.exp(self.mul(size, 0.5))
         half = self.mul(self.mul(root, 0.5), root)
@@ -204,7 +217,7 @@ class F64Math(Arithmetic):
         low = self.select(ordinary, low, 0.0)
         product = self.mul(y, high)
         error = self.fma(y, low, self.fma(y, high, self.neg(product)))
-        bounded = self.clamp(product, -800.0, 800.0)
+        bounded = self.clamp(product, -self.log_range, self.log_range)
         inside = self.equal(bounded, product)
         n, p = self._exp_parts(bounded)
         grown = self.add(p, 1.0)
@@ -235,13 +248,13 @@ class F64Math(Arithmetic):
     def _quadrant(self, x: Value) -> tuple[Value, Value]:
         """Return the nearest multiple n of pi/2, as an integer, and x - n * pi/2.
 
-        Up to 2^30 a multiple has few enough digits for the three-part pi/2. Where a lane is beyond
+        Up to 2^30 a multiple has few enough digits for pi/2 in parts. Where a lane is beyond
         that, a helper reduces with as many digits of pi as it takes.
         """
         n = self.round(self.mul(x, 2.0 / math.pi))
-        r = self.fma(n, -_PIO2[0], x)
-        r = self.fma(n, -_PIO2[1], r)
-        r = self.fma(n, -_PIO2[2], r)
+        r = x
+        for part in self.half_pi:
+            r = self.fma(n, -part, r)
         bits = self.ops.bitcast(self.add(n, 1.5 * 2.0**52), I64)
         large = self.less(2.0**30, self.abs(x))
         quick = [Carried(bits.type, bits.text), Carried(r.type, r.text)]
@@ -275,8 +288,8 @@ class F64Math(Arithmetic):
         """Return the quadrant, and sine and cosine of what is left."""
         quadrant, r = self._quadrant(x)
         w = self.mul(r, r)
-        sine = self.fma(self.mul(r, w), self.polynomial(w, _SIN), r)
-        cosine = self.fma(self.mul(w, w), self.polynomial(w, _COS), self.fma(w, -0.5, 1.0))
+        sine = self.fma(self.mul(r, w), self.polynomial(w, self.sin_series), r)
+        cosine = self.fma(self.mul(w, w), self.polynomial(w, self.cos_series), self.fma(w, -0.5, 1.0))
         return quadrant, sine, cosine
 
     def _bit(self, quadrant: Value, mask: int) -> Value:
@@ -311,7 +324,7 @@ class F64Math(Arithmetic):
         w = self.mul(t, t)
         base = self.select(large, _PIO2[0], self.select(middle, _PIO2[0] / 2, 0.0))
         rest = self.select(large, _PIO2[1], self.select(middle, _PIO2[1] / 2, 0.0))
-        series = self.fma(self.mul(t, w), self.polynomial(w, _ATAN), rest)
+        series = self.fma(self.mul(t, w), self.polynomial(w, self.atan_series), rest)
         return self.copysign(self.add(base, self.add(t, series)), x)
 
     def _asin_parts(self, size: Value) -> tuple[Value, Value, Value]:
@@ -320,7 +333,7 @@ class F64Math(Arithmetic):
         half = self.mul(self.sub(1.0, size), 0.5)
         w = self.select(large, half, self.mul(size, size))
         t = self.select(large, self.sqrt(half), size)
-        return large, t, self.mul(self.mul(t, w), self.polynomial(w, _ASIN))
+        return large, t, self.mul(self.mul(t, w), self.polynomial(w, self.asin_series))
 
     def asin(self, x: Value) -> Value:
         large, t, rest = self._asin_parts(self.abs(x))
