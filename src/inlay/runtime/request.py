@@ -122,6 +122,8 @@ class Request(Future[Outputs]):
             raise
         except CancelledError:
             raise error("run.cancelled", _NOT_BEGUN) from None
+        finally:
+            del self  # as in `_perform`
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return what the run failed with, when it has ended; raises what `result` does of waiting."""
@@ -141,6 +143,7 @@ class Request(Future[Outputs]):
             self._perform()
         finally:
             following = self._owner.ended(self)
+            del self  # the frame of `_perform` refers to this one
         return following
 
     def stop(self) -> None:
@@ -169,7 +172,8 @@ class Request(Future[Outputs]):
         if self._after is not None:
             self._after(self._has_outputs)
         self._settle(end)
-        del end  # a failure refers to this frame: together they would wait for the garbage collector
+        # A failure refers to this frame: together they would wait for the garbage collector.
+        del end, self
 
     def _attend(self) -> None:
         """Before waiting: a thread inside a call does what nobody has begun, or could wait for ever."""

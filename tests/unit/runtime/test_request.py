@@ -20,6 +20,10 @@ from inlay.runtime.session import executable_of
 from tests.unit.runtime.programs import dbl, doubling, spec
 
 
+class MineError(Exception):
+    """A failure of a callback."""
+
+
 def x(rows: int = 2) -> np.ndarray:
     return np.arange(4.0 * rows, dtype=np.float32).reshape(rows, 4)
 
@@ -159,9 +163,6 @@ def test_waiting_for_an_activation_ends_too():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_failure_goes_to_its_own_caller(mode):
-    class MineError(Exception):
-        pass
-
     def picky(tensors, integers):
         if tensors[0][0, 0] % 5 == 3:
             raise MineError(int(tensors[0][0, 0]))
@@ -191,6 +192,28 @@ def test_an_executable_that_nobody_holds_goes():
         gc.collect()
         time.sleep(0.01)
     assert held() is None
+
+
+def test_a_failed_request_that_nobody_holds_goes_without_the_garbage_collector():
+    """It holds its failure, which holds frames: these must not hold it."""
+
+    def picky(tensors, integers):
+        raise MineError(1)
+
+    exe = executable_of(doubling(), callbacks={"dbl": picky})
+    gc.disable()
+    try:
+        request = exe.submit({"x": x()})
+        held = weakref.ref(request)
+        with pytest.raises(MineError):
+            request.result(30)
+        del request
+        end = time.monotonic() + 10
+        while held() is not None and time.monotonic() < end:
+            time.sleep(0.01)
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_session():
