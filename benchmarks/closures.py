@@ -113,7 +113,7 @@ def main() -> None:
     columns = ["program", "n", "cell us", "1 thread us", "2 threads us", "best", "median", "ceiling"]
     report = Report("closures", columns)
     rng = np.random.default_rng(0)
-    for n in (64, 128, 256, 320, 352, 512, 600):
+    for n in (64, 128, 256, 320, 352, 512, 600, 700):
         w = (rng.standard_normal((n, n)) / np.sqrt(n)).astype(np.float32)
         rows = [rng.standard_normal((1, n)).astype(np.float32) for _ in range(ITEMS)]
         inputs = [w, np.float32(TURNS), rows]
