@@ -81,7 +81,8 @@ def row(case: Case, threads: int, given: argparse.Namespace) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=USUAL)
+    known = [case.name for case in CASES]
+    parser.add_argument("--only", nargs="+", choices=known, metavar="NAME", default=USUAL)
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.1)
