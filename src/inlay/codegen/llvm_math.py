@@ -7,8 +7,8 @@ subtracted in steps (pi/2, log 2) are split so that each step is exact.
 `exp`, `log`, `tanh`, `erf` and `sigmoid` have their own f32 code, because networks spend time in
 them. Every other function of f32 (and of the 16-bit formats) is computed in f64 and rounded, which
 makes it accurate to half a unit in the last place at the price of twice the width; series end where
-rounding hides the rest. Accuracy is
-tested in `tests/unit/codegen/test_math.py`, where the table of bounds is.
+rounding hides the rest. Accuracy is tested in `tests/unit/codegen/test_math.py`, where the table of bounds
+is.
 
 Special values are those of IEEE 754 section 9.2 (and of NumPy); subnormal results are not flushed.
 

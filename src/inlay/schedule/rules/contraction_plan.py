@@ -145,10 +145,14 @@ def plan_contraction(s: Schedule, block: str, target: Target, outermost: tuple[i
     elif is_product_of_rows and is_alone:
         at_once = block_of_rows(s, block, rows, shape, target, few=few)
     tiles: tuple[int, ...] = ()
-    if rows is not None:
+    if rows is not None and _is_last_short(rows, at_once):
+        # Blocks are whole tiles, but for the last one.
+        tile = most_rows(*shape)
+        tiles = row_tiles(s, block, [tuple(n for n in (tile, (rows % tile).value) if n)])
+    elif rows is not None:
         dots = _sums_many_dots(b, kind)
         options = tile_options(target, dtype, panel, at_once or rows.value, registers, dots=dots)
-        tiles = row_tiles(s, block, _whole(rows, at_once, most_rows(*shape)) or options)
+        tiles = row_tiles(s, block, options)
     return Plan(tuple(before), tuple(free), row, panel, tiles, packs, at_once)
 
 
@@ -172,20 +176,14 @@ def _axes(b: Block, batch: set[Sym], outermost: Sequence[int]) -> tuple[list[int
     return before, [i for i in free if i != row], row
 
 
-def _whole(rows: Int, at_once: int | None, tile: int) -> list[tuple[int, ...]]:
-    """Return the tiles of blocks of which the last has fewer rows; none where all have as many.
-
-    Blocks are whole tiles, but for the last one.
-    """
-    if at_once is None or rows.value is None or rows.value % at_once == 0:
-        return []
-    return [tuple(n for n in (tile, rows.value % tile) if n)]
+def _is_last_short(rows: Int, block: int | None) -> bool:
+    return block is not None and (rows % block) != 0
 
 
 def is_short(b: Block, plan: Plan) -> bool:
     """Whether rows are cut into blocks of which the last has fewer."""
     spatial = [i.extent for i in b.iters if i.kind is IterKind.SPATIAL]
-    return plan.row is not None and plan.block is not None and (spatial[plan.row] % plan.block) != 0
+    return plan.row is not None and _is_last_short(spatial[plan.row], plan.block)
 
 
 def computed_weights(b: Block, plan: Plan, target: Target) -> str | None:
