@@ -36,7 +36,7 @@ def part_of(nodeid: str) -> str:
 
 
 class Budget:
-    """Measures each phase of each test where it runs, and sums up where the run is reported."""
+    """Measures each test where it runs, and sums up where the run is reported."""
 
     def __init__(self) -> None:
         self._mark = 0.0
@@ -48,8 +48,10 @@ class Budget:
         self._start = self._mark = used()
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self) -> Generator:
+    def pytest_runtest_makereport(self, call: pytest.CallInfo) -> Generator:
         outcome = yield
+        if call.when != "teardown":
+            return
         now = used()
         # A report carries its attributes from the process of the test to the one that prints.
         report = outcome.get_result()

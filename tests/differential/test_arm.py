@@ -26,7 +26,7 @@ KERNELS = [
 ]
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("d", [d for d in KERNELS if d.name != "device_copy"], ids=lambda d: d.name)
 def test_operators(d: OpDef) -> None:
     """One sample of each, of symbolic sizes where there is one; with dot products of bytes and without."""

@@ -30,6 +30,7 @@ def test_evaluated(op: str) -> None:
     assert any(o[0] == "ok" for o in outcomes)
 
 
+@pytest.mark.sample(15)
 @pytest.mark.llvm
 @pytest.mark.parametrize("seed", range(1000, 1025))
 def test_compiled(seed: int) -> None:

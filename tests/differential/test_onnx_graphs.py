@@ -23,6 +23,7 @@ def test_evaluated() -> None:
     assert outcomes.count("ok") > 40
 
 
+@pytest.mark.sample(3)
 @pytest.mark.llvm
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_compiled(seed: int) -> None:

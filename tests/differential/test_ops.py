@@ -39,7 +39,7 @@ def cases() -> Iterator[object]:
                 yield pytest.param(e, d, members, id=f"{e.name}-{d.name}-{name}", marks=marks)
 
 
-@pytest.mark.sample(170)
+@pytest.mark.sample(120)
 @pytest.mark.parametrize(("executor", "d", "variants"), list(cases()))
 def test_executor_agrees_with_the_reference(
     executor: Executor, d: OpDef, variants: Sequence[Variant]

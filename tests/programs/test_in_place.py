@@ -189,6 +189,7 @@ def test_rows_are_written_where_they_are_stacked(name: str):
     assert executable.live_objects() == 0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("text", [HEADS, GROWING, STACKED.format(row=ROWS["of its own"][0])])
 def test_what_is_pending_keeps_its_bytes(text: str, seed: int):

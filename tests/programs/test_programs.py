@@ -77,7 +77,7 @@ CASES = [
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("name", "args"), CASES)
 def test_all_executors_agree(name: str, args: list[np.ndarray]):
     module = program(name)

@@ -66,6 +66,7 @@ def turn(of: str, to: str, order: str = "") -> str:
 # ---------------------------------------------------------------------------- order
 
 
+@pytest.mark.sample(3)
 @pytest.mark.llvm
 @pytest.mark.parametrize(
     ("first", "second", "function"),

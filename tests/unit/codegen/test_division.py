@@ -35,6 +35,7 @@ def integers(dtype: str) -> np.ndarray:
     return np.concatenate([np.array(known, numpy), drawn])
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("op", ["div", "rem", "floor_div", "mod"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers(op: str, dtype: str) -> None:

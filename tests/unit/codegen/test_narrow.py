@@ -46,7 +46,7 @@ def numbers(count: int) -> np.ndarray:
     return np.where(RNG.random(count) < 0.4, ends, drawn).astype(np.int32)
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("to", "value"), FORMS + OTHERS)
 @pytest.mark.parametrize("lanes", [8, 12, 16, 24, 32, 48, 64, 96, 128])
 def test_compiled_is_what_it_means(to: str, value: str, lanes: int) -> None:

@@ -77,7 +77,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("d", "s", "symbolic"), CASES)
 def test_operator(d: OpDef, s: Sample, symbolic: bool) -> None:
     run_all(d, s, symbolic=symbolic)

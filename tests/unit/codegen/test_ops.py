@@ -11,7 +11,7 @@ from tests.unit.codegen.samples import SAMPLES, Sample, program
 from tests.unit.codegen.support import check, parsed, run_native
 
 
-@pytest.mark.sample(90)
+@pytest.mark.sample(50)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.name)
 def test_operation(sample: Sample) -> None:
     check(sample.text, sample.inputs, {"n": sample.count})

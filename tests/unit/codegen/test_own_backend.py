@@ -81,6 +81,7 @@ def board():
         yield read_board("own", BOARD, place="own.toml")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 @pytest.mark.parametrize(("pins", "columns", "taken"), [((), 4, 1), (("matmul=mul0",), 8, 2)])

@@ -72,7 +72,7 @@ def inputs_of(exe: Executable, seed: int = 0) -> dict[str, np.ndarray]:
     return {t.name: (random.standard_normal(t.shape) / 8).astype(np.float32) for t in exe.inputs}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize("name", BODIES)
 def test_the_report_says_to_the_byte_what_calls_take(name):

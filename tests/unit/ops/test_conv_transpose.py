@@ -64,6 +64,7 @@ def test_phases(shape, taps, attrs, count):
     assert made is None or tuple(d.value for d in made.type.shape) == want.shape
 
 
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize("case", [1, 2, 3, 4, 6])
 def test_weights_that_are_computed(case):

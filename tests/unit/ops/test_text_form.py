@@ -12,7 +12,7 @@ from inlay.ops.table import table
 from tests.differential.executors import prepare, program
 
 
-@pytest.mark.sample(90)
+@pytest.mark.sample(50)
 @pytest.mark.parametrize(
     "d", [d for d in table() if d.compute or d.loops or d.decompose], ids=lambda d: d.name
 )

@@ -76,7 +76,7 @@ def test_what_is_explained_is_what_is_compiled(name, board):
         assert plan in made.report.to_json()["memory"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("board", board_names())
 def test_every_board_has_every_view(board):
     for view in View:

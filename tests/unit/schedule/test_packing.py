@@ -218,6 +218,7 @@ def test_panels_are_packed_in_groups_for_blocks_of_rows_that_the_second_cache_do
     assert f"in 0..{panels}" in before_product
 
 
+@pytest.mark.slow
 def test_transposed_factors_are_packed_in_groups_too() -> None:
     """The last block has one row, and the last group two panels."""
     f = transposed((241, 3), (136, 3), bias=True)

@@ -159,6 +159,7 @@ def test_whole_vectors_across_the_grain_have_no_condition() -> None:
     assert [" if " in body for body in bodies] == [False, True]
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", [F32, F64, U8])
 @pytest.mark.parametrize("columns", [7, 13, 32, 48, dim("n")], ids=str)
 @pytest.mark.parametrize("times", [2, 3, 4, 16])

@@ -225,7 +225,7 @@ def convolution(size: int, channels: int, stride: int = 1) -> tuple[onnx.ModelPr
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), w
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("size", "channels", "stride", "accuracy", "reason"),
     [
