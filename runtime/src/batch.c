@@ -1,11 +1,15 @@
 /* Batches: several ready commands of one kernel that run as one. See gather.c for which.
  *
- * The tensors of a batch are copied one behind the other unless they happen to lie so. */
+ * The tensors of a batch are copied one behind the other unless they happen to lie so. Threads share what is
+ * copied where it is much: results were just written by all of them, and what each copies from others comes
+ * through a cache that they share. */
 #include "shared.h"
 
 #include <string.h>
 
 #define STAGING_ALIGN 64
+/* A thread copies so many bytes while others are told to help. */
+#define SHARED_COPY 100000
 
 typedef struct staging {
     uint8_t *at; /* NULL while only counting */
@@ -40,15 +44,55 @@ static int is_in_line(const inlay_command_t *first, uint32_t port, int is_spoile
     return 1;
 }
 
-static void copy(const inlay_command_t *first, uint32_t port, uint8_t *together, int is_in)
+/* Tensors of commands that are copied to where the batch has them, or back. */
+typedef struct transfer {
+    const inlay_command_t *first, *all;
+    int64_t calls, parts;
+    int is_in;
+} transfer_t;
+
+static int is_copied(const transfer_t *t, uint32_t port)
 {
-    const inlay_command_t *c;
-    for (c = first; c; c = c->mates) {
-        size_t bytes = c->sizes[port];
-        if (is_in) memcpy(together, c->buffers[port], bytes);
-        else memcpy(c->buffers[port], together, bytes);
-        together += bytes;
-    }
+    return (t->first->kernel->ports[port] == 0) == t->is_in &&
+           t->all->buffers[port] != t->first->buffers[port];
+}
+
+/* Copy the tensors of some of the calls. */
+static void copy_part(void *argument, int64_t part)
+{
+    const transfer_t *t = argument;
+    const int64_t begin = part * t->calls / t->parts, end = (part + 1) * t->calls / t->parts;
+    const inlay_command_t *c = t->first;
+    int64_t row;
+    uint32_t i;
+    for (row = 0; row < begin; row++) c = c->mates;
+    for (; row < end; row++, c = c->mates)
+        for (i = 0; i < c->kernel->n_ports; i++) {
+            const size_t bytes = c->sizes[i];
+            uint8_t *together;
+            if (!is_copied(t, i)) continue;
+            together = (uint8_t *)t->all->buffers[i] + (size_t)row * bytes;
+            if (t->is_in) memcpy(together, c->buffers[i], bytes);
+            else memcpy(c->buffers[i], together, bytes);
+        }
+}
+
+static void copy(const inlay_activation_t *m, const inlay_command_t *first, const inlay_command_t *all,
+                 int64_t calls, int is_in)
+{
+    transfer_t t;
+    size_t bytes = 0;
+    uint32_t i;
+    t.first = first;
+    t.all = all;
+    t.calls = calls;
+    t.parts = 1;
+    t.is_in = is_in;
+    for (i = 0; i < first->kernel->n_ports; i++)
+        if (is_copied(&t, i)) bytes += first->sizes[i] * (size_t)calls;
+    if (bytes >= SHARED_COPY && m->host->parallel) t.parts = m->config.parts;
+    if (t.parts > 1) m->host->parallel(m->host->user, copy_part, &t, t.parts);
+    else copy_part(&t, 0);
 }
 
 /* Give a command for all calls its fields and its tensors; `staging` is filled or only counted. */
@@ -160,7 +204,6 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     staging_t staging = {NULL, 0};
     uint8_t *memory;
     size_t workspace, bytes;
-    uint32_t i;
     int is_spoiled;
     memset(&all, 0, sizeof all);
     error.depth = 0;
@@ -178,14 +221,10 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     staging.at = memory;
     staging.bytes = 0;
     lay_out(first, calls, workspace, &all, &staging, is_spoiled);
-    for (i = 0; i < kernel->n_ports; i++)
-        if (kernel->ports[i] == 0 && all.buffers[i] != first->buffers[i])
-            copy(first, i, all.buffers[i], 1);
+    copy(m, first, &all, calls, 1);
     status = INLAY_RACES_ON(first->activation) ? inlay_race_rows(first, &all, &error) : INLAY_OK;
     if (status == INLAY_OK) status = inlay_command_run(m, &all, &error);
-    for (i = 0; status == INLAY_OK && i < kernel->n_ports; i++)
-        if (kernel->ports[i] != 0 && all.buffers[i] != first->buffers[i])
-            copy(first, i, all.buffers[i], 0);
+    if (status == INLAY_OK) copy(m, first, &all, calls, 0);
     give_memory(m, memory, bytes);
     /* Run alone, each may be right. */
     if (status == INLAY_RACE) inlay_command_keep(first->activation, first, status, &error);

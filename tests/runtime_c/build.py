@@ -12,13 +12,15 @@ from tests.system import lacks_sanitizer
 
 CORE = sorted((REPOSITORY / "runtime" / "src").glob("*.c"))
 PLATFORM = [
-    REPOSITORY / "runtime/src/platform" / name for name in ("permission.c", "pool.c", "posix.c", "team.c")
+    REPOSITORY / "runtime/src/platform" / name
+    for name in ("parking.c", "permission.c", "pool.c", "posix.c", "team.c")
 ]
 NATIVE = [REPOSITORY / "runtime/src/platform" / name for name in ("native.c", "native_program.c", "wire.c")]
 DRIVER = REPOSITORY / "tests/runtime_c/driver.c"
 ROOMS = {
     "blocks": ("address,undefined", [REPOSITORY / "runtime/src/blocks.c"]),
     "choice": ("address,undefined", [REPOSITORY / "runtime/src/choice.c"]),
+    "parking": ("thread", [REPOSITORY / "runtime/src/platform/parking.c"]),
     "pool": ("thread", PLATFORM),
 }
 """Tests of parts of the runtime that need no other: the sanitizer and the sources of each."""

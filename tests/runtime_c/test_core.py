@@ -369,8 +369,9 @@ def test_a_room_alone(name):
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
 
 
-def test_thread_pool_under_the_thread_sanitizer():
-    ran = run_alone("pool")
+@pytest.mark.parametrize("name", ["parking", "pool"])
+def test_threads_under_the_thread_sanitizer(name):
+    ran = run_alone(name)
     if "unexpected memory mapping" in ran.stderr:
         pytest.skip("the thread sanitizer does not run on this kernel")
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]

@@ -13,38 +13,34 @@
  *
  * *Waiting* is spinning for a bounded time, helping with groups meanwhile, then sleeping. A worker with nothing
  * to do spins for about twice what waking it takes: so it is there for the next call of a program that calls
- * again at once, whose border alone takes 50 us where a list has 64 tensors. Whoever
- * sleeps is in one list under one lock: workers, and callers in `inlay_pool_wait`. A claim says
- * which run it is for, so that a late comer cannot touch the next one:
+ * again at once, whose border alone takes 50 us where a list has 64 tensors. Workers and callers in
+ * `inlay_pool_wait` sleep in one place (parking.c). A claim says which run it is for, so that a late comer
+ * cannot touch the next one:
  *
  *     claims[g] = 2 * run      group g of that run is open
  *     claims[g] = 2 * run + 1  it is taken */
 #define _GNU_SOURCE
 #include "pool.h"
 
+#include "parking.h"
+
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SPIN_NS 30000
+#define WAIT_SPIN_NS 60000
 #define IDLE_SPIN_NS 100000
 #define MAX_WORKERS 255
-
-typedef struct sleeper {
-    struct sleeper *next, *previous;
-    pthread_cond_t called;
-    struct inlay_lock *lock; /* that it waits on; NULL for a worker with nothing to do */
-    struct worker *worker;   /* NULL for another thread */
-    int is_called;
-} sleeper_t;
 
 struct inlay_lock {
     pthread_mutex_t mutex;
     atomic_uint signals;
-    atomic_int parked;
+    atomic_int parked; /* how many sleep on it */
 };
 
 typedef struct worker {
@@ -67,9 +63,7 @@ struct inlay_pool {
     atomic_uint events; /* changes when there is something new to do */
     pthread_mutex_t start_lock;
 
-    pthread_mutex_t park_lock;
-    sleeper_t sleepers; /* head of a circular list */
-    atomic_int parked;
+    parking_t parking; /* workers with nothing to do are there for the pool, callers for their lock */
 
     atomic_flag busy;
     atomic_uint claims[MAX_WORKERS + 1];
@@ -95,36 +89,7 @@ static void pause_cpu(void)
 #endif
 }
 
-int64_t inlay_pool_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* A condition whose time is that of inlay_pool_now. */
-static void open_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-#ifdef __linux__
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-#endif
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-/* Held for a fraction of a microsecond: who finds it taken spins before it sleeps. */
-static void open_mutex(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-#ifdef __GLIBC__
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-    pthread_mutex_init(mutex, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-}
+int64_t inlay_pool_now(void) { return inlay_parking_now(); }
 
 /* Threads do not survive a fork. How many there were on the way to this process is counted, for asking the
  * system for its number takes as long as all else that an offer does. */
@@ -136,7 +101,6 @@ static void count_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 inlay_pool_t *inlay_pool_open(int threads)
 {
     inlay_pool_t *p = calloc(1, sizeof *p);
-    int i;
     if (!p) return NULL;
     p->workers = threads > 1 ? threads - 1 : 0;
     if (p->workers > MAX_WORKERS) p->workers = MAX_WORKERS;
@@ -145,11 +109,9 @@ inlay_pool_t *inlay_pool_open(int threads)
         free(p);
         return NULL;
     }
-    for (i = 0; i < p->workers; i++) open_condition(&p->worker[i].sleeper.called);
-    p->sleepers.next = p->sleepers.previous = &p->sleepers;
-    open_mutex(&p->start_lock);
-    open_mutex(&p->park_lock);
-    open_mutex(&p->job_lock);
+    inlay_parking_open(&p->parking);
+    inlay_parking_open_mutex(&p->start_lock);
+    inlay_parking_open_mutex(&p->job_lock);
     pthread_cond_init(&p->job_done, NULL);
     atomic_flag_clear(&p->busy);
     pthread_once(&counts_forks, count_forks);
@@ -179,52 +141,11 @@ static void keep_away(inlay_pool_t *p, worker_t *worker)
 #endif
 }
 
-/* With park_lock taken: sleep until called or `end`. */
-static void sleep_until(inlay_pool_t *p, sleeper_t *self, int64_t end)
+static void before_waking(sleeper_t *sleeper)
 {
-    struct timespec until = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
-    if (end < 0) pthread_cond_wait(&self->called, &p->park_lock);
-#ifdef __linux__
-    else pthread_cond_timedwait(&self->called, &p->park_lock, &until);
-#else
-    else {
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 1000000;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        pthread_cond_timedwait(&self->called, &p->park_lock, &until);
-    }
-#endif
-}
-
-static void enlist(inlay_pool_t *p, sleeper_t *self)
-{
-    self->is_called = 0;
-    self->next = p->sleepers.next;
-    self->previous = &p->sleepers;
-    self->next->previous = self->previous->next = self;
-    atomic_fetch_add(&p->parked, 1);
-}
-
-static void delist(inlay_pool_t *p, sleeper_t *self)
-{
-    self->next->previous = self->previous;
-    self->previous->next = self->next;
-    atomic_fetch_sub(&p->parked, 1);
-}
-
-/* With park_lock taken: call up to n of the sleepers that are workers, or that are not; return how many. */
-static int call_sleepers(inlay_pool_t *p, int n, int are_workers)
-{
-    sleeper_t *s;
-    int called = 0;
-    for (s = p->sleepers.next; s != &p->sleepers && called < n; s = s->next) {
-        if (s->is_called || (s->worker != NULL) != are_workers) continue;
-        s->is_called = 1;
-        if (s->worker) keep_away(p, s->worker);
-        pthread_cond_signal(&s->called);
-        called++;
-    }
-    return called;
+    uint8_t *at = (uint8_t *)sleeper - offsetof(worker_t, sleeper);
+    worker_t *worker = (worker_t *)(void *)at;
+    keep_away(worker->pool, worker);
 }
 
 /* Say that there is something new; call up to n workers, and where there are fewer asleep, up to so many
@@ -232,11 +153,9 @@ static int call_sleepers(inlay_pool_t *p, int n, int are_workers)
 static void announce(inlay_pool_t *p, int n, int callers)
 {
     atomic_fetch_add(&p->events, 1);
-    if (atomic_load(&p->parked) == 0) return;
-    pthread_mutex_lock(&p->park_lock);
-    n -= call_sleepers(p, n, 1);
-    call_sleepers(p, n < callers ? n : callers, 0);
-    pthread_mutex_unlock(&p->park_lock);
+    if (atomic_load(&p->parking.parked) == 0) return;
+    n -= inlay_parking_call(&p->parking, n, p, 0);
+    inlay_parking_call(&p->parking, n < callers ? n : callers, p, 1);
 }
 
 /* ----------------------------------------------------------------------------------- parts */
@@ -325,12 +244,7 @@ static void await(inlay_pool_t *p, worker_t *self, unsigned seen)
             pause_cpu();
         }
     }
-    pthread_mutex_lock(&p->park_lock);
-    enlist(p, &self->sleeper);
-    while (atomic_load(&p->events) == seen && !self->sleeper.is_called)
-        sleep_until(p, &self->sleeper, -1);
-    delist(p, &self->sleeper);
-    pthread_mutex_unlock(&p->park_lock);
+    inlay_parking_sleep(&p->parking, &self->sleeper, &p->events, seen, -1);
 }
 
 static void *work(void *argument)
@@ -361,7 +275,8 @@ static int has_workers(inlay_pool_t *p)
             worker->pool = p;
             worker->index = n;
             worker->avoids = -1;
-            worker->sleeper.worker = worker;
+            worker->sleeper.of = p;
+            worker->sleeper.before = before_waking;
             if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
             keep_away(p, worker);
         }
@@ -380,10 +295,9 @@ void inlay_pool_close(inlay_pool_t *p)
     atomic_store(&p->stop, 1);
     announce(p, n, 0);
     for (i = 0; i < n; i++) pthread_join(p->worker[i].thread, NULL);
-    for (i = 0; i < p->workers; i++) pthread_cond_destroy(&p->worker[i].sleeper.called);
     pthread_cond_destroy(&p->job_done);
     pthread_mutex_destroy(&p->job_lock);
-    pthread_mutex_destroy(&p->park_lock);
+    inlay_parking_close(&p->parking);
     pthread_mutex_destroy(&p->start_lock);
     free(p->worker);
     free(p);
@@ -405,9 +319,9 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
     atomic_store(&p->remaining, p->groups);
     atomic_store(&p->open, p->groups);
     for (g = 0; g < p->groups; g++) atomic_store(&p->claims[g], 2 * p->run);
-    /* Of the callers that wait at most one is called, in the place of a worker that opens the run: with
-     * more there would be more threads than processors. */
-    announce(p, p->groups - 1, is_worker);
+    /* Of the callers that wait at most one is called, in the place of a worker that opens the run, and none
+     * where one spins: with more there would be more threads than processors. */
+    announce(p, p->groups - 1, is_worker && atomic_load(&p->spinning) == 0);
     for (g = 0; g < p->groups; g++) run_group(p, g);
     end = inlay_pool_now() + SPIN_NS;
     while (atomic_load(&p->remaining) > 0) {
@@ -440,7 +354,7 @@ inlay_lock_t *inlay_pool_lock_open(void)
 {
     inlay_lock_t *lock = calloc(1, sizeof *lock);
     if (!lock) return NULL;
-    open_mutex(&lock->mutex);
+    inlay_parking_open_mutex(&lock->mutex);
     return lock;
 }
 
@@ -455,25 +369,22 @@ void inlay_pool_unlock(inlay_lock_t *lock) { pthread_mutex_unlock(&lock->mutex);
 
 void inlay_pool_wake(inlay_pool_t *p, inlay_lock_t *lock)
 {
-    sleeper_t *s;
     atomic_fetch_add(&lock->signals, 1);
-    if (!atomic_load(&lock->parked)) return;
-    pthread_mutex_lock(&p->park_lock);
-    for (s = p->sleepers.next; s != &p->sleepers; s = s->next)
-        if (s->lock == lock) pthread_cond_signal(&s->called);
-    pthread_mutex_unlock(&p->park_lock);
+    if (atomic_load(&lock->parked)) inlay_parking_call(&p->parking, INT_MAX, lock, 0);
 }
 
 /* Spin until `end`, or something happened: then 1. Of many that wait one is enough to help at once; the
  * others would take processors from those who work. */
 static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_t end)
 {
+    const unsigned news = atomic_load(&p->events);
     int happened = 0, i;
     if (atomic_fetch_add(&p->spinning, 1) == 0)
         do {
             for (i = 0; i < 64 && !happened; i++) {
                 happened = atomic_load_explicit(&lock->signals, memory_order_acquire) != seen;
                 if (atomic_load_explicit(&p->open, memory_order_relaxed) > 0) break;
+                happened |= atomic_load_explicit(&p->events, memory_order_relaxed) != news;
                 pause_cpu();
             }
             happened = happened || assist(p, 0);
@@ -484,20 +395,13 @@ static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_
 
 static void spin_then_park(inlay_pool_t *p, inlay_lock_t *lock, unsigned seen, int64_t ns)
 {
-    int64_t start = inlay_pool_now(), end = start + (ns < SPIN_NS ? ns : SPIN_NS);
+    int64_t start = inlay_pool_now(), end = start + (ns < WAIT_SPIN_NS ? ns : WAIT_SPIN_NS);
     sleeper_t self;
     if (spin(p, lock, seen, end)) return;
-    open_condition(&self.called);
-    self.lock = lock;
-    self.worker = NULL;
-    pthread_mutex_lock(&p->park_lock);
-    enlist(p, &self);
-    atomic_fetch_add(&lock->parked, 1);
-    if (atomic_load(&lock->signals) == seen) sleep_until(p, &self, start + ns);
-    atomic_fetch_sub(&lock->parked, 1);
-    delist(p, &self);
-    pthread_mutex_unlock(&p->park_lock);
-    pthread_cond_destroy(&self.called);
+    self.of = lock;
+    self.count = &lock->parked;
+    self.before = NULL;
+    inlay_parking_sleep(&p->parking, &self, &lock->signals, seen, start + ns);
 }
 
 void inlay_pool_wait(inlay_pool_t *p, inlay_lock_t *lock, int64_t ns)
