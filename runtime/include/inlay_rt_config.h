@@ -46,6 +46,12 @@
 #define INLAY_POLL_NS 500000
 #endif
 
+/* Bytes that a batch copies from calls, or back, from which on the threads of the host share that: about what
+ * one of them copies while another one is told. */
+#ifndef INLAY_SHARED_COPY
+#define INLAY_SHARED_COPY ((size_t)100 << 10)
+#endif
+
 /* Commands in flight of one call, and dead memory that they may still use: beyond, issuing waits. */
 #ifndef INLAY_MOST_COMMANDS
 #define INLAY_MOST_COMMANDS 256

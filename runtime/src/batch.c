@@ -8,8 +8,6 @@
 #include <string.h>
 
 #define STAGING_ALIGN 64
-/* A thread copies so many bytes while others are told to help. */
-#define SHARED_COPY 100000
 
 typedef struct staging {
     uint8_t *at; /* NULL while only counting */
@@ -90,7 +88,7 @@ static void copy(const inlay_activation_t *m, const inlay_command_t *first, cons
     t.is_in = is_in;
     for (i = 0; i < first->kernel->n_ports; i++)
         if (is_copied(&t, i)) bytes += first->sizes[i] * (size_t)calls;
-    if (bytes >= SHARED_COPY && m->host->parallel) t.parts = m->config.parts;
+    if (bytes >= INLAY_SHARED_COPY && m->host->parallel) t.parts = m->config.parts;
     if (t.parts > 1) m->host->parallel(m->host->user, copy_part, &t, t.parts);
     else copy_part(&t, 0);
 }

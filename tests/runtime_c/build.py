@@ -24,6 +24,8 @@ ROOMS = {
     "pool": ("thread", PLATFORM),
 }
 """Tests of parts of the runtime that need no other: the sanitizer and the sources of each."""
+CONFIGURED = ["-std=c11", "-D_GNU_SOURCE", "-DINLAY_POLL_INTERVAL=500", "-DINLAY_SHARED_COPY=16"]
+"""So that little is enough to come to what large programs come to."""
 MODES = {"sequential": 0, "parallel": 1, "replay": 2}
 STRICT = [
     "-std=c99",
@@ -52,7 +54,7 @@ def build(sanitizer: str) -> Path:
     Raises:
         NoSanitizerError: the compiler has none.
     """
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-DINLAY_POLL_INTERVAL=500"]
+    flags = [*CONFIGURED]
     if sanitizer == "thread":
         flags.append("-DINLAY_RACES=0")
     return program([*CORE, *PLATFORM, *NATIVE, DRIVER], sanitizer, flags)
@@ -64,7 +66,7 @@ def together() -> Path:
     Raises:
         NoSanitizerError: the compiler has none.
     """
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-DINLAY_POLL_INTERVAL=500", "-DINLAY_RACES=0"]
+    flags = [*CONFIGURED, "-DINLAY_RACES=0"]
     return program([*CORE, *PLATFORM, REPOSITORY / "tests/runtime_c/together.c"], "thread", flags)
 
 

@@ -76,6 +76,40 @@ def test_requests_share_kernels_and_keep_their_bits(file: Path, threads: int) ->
     assert together.live_objects() == 0
 
 
+WIDE = """
+fn turn(x: Tensor[1, 8, f32], n: some int n. int[n]) -> Tensor[1, 8, f32] {
+  if (int_less(int(n), int(1))) {
+    x
+  } else {
+    @turn(matmul(tanh(matmul(x, f32[8, 4096](#"a"))), f32[4096, 8](#"b")), int(n - 1))
+  }
+}
+
+fn main(x: Tensor[1, 8, f32], n: some int n. int[n]) -> Tensor[1, 8, f32] { @turn(x, int(n)) }
+
+entry main("x", "n") -> ("y");
+"""
+
+
+def test_rows_of_many_bytes_are_copied_by_all_threads(tmp_path: Path) -> None:
+    """Twelve rows of 16 KB go into a batch and out of one in each turn."""
+    rng = np.random.default_rng(4)
+    weights = {
+        "a": rng.normal(0, 0.3, (8, 4096)).astype(np.float32),
+        "b": rng.normal(0, 0.02, (4096, 8)).astype(np.float32),
+    }
+    wide = tmp_path / "wide.inlay"
+    inlay.compile(parse_module(WIDE, table(), resources=weights), board=PARTED, batch=True).save(wide)
+    together, by_itself = load_executable(wide, settings=Settings(threads=2, trace=True)), alone(wide)
+    given = [inputs(i, 200 + 11 * i) for i in range(12)]
+    expected = [by_itself.run(x)["y"] for x in given]
+    for _ in range(3):
+        requests = [together.submit(x) for x in given]
+        for request, y in zip(requests, expected, strict=True):
+            np.testing.assert_array_equal(request.result(60)["y"], y)
+    assert any(event.name.endswith(".batch") for event in together.events())
+
+
 def test_who_is_given_up_takes_nobody_along(file: Path) -> None:
     together, by_itself = load_executable(file, settings=Settings(threads=2)), alone(file)
     expected = by_itself.run(inputs(0, 300))["y"]
