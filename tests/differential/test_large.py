@@ -68,7 +68,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("name", "sample"), CALLS)
 def test_large_calls_agree_with_the_reference(name: str, sample: Sample, threads: int) -> None:

@@ -89,7 +89,7 @@ def check(found, expected, session: Session, copying: Copying) -> None:
     assert all(np.array_equal(state[n], copying.state[n]) for n in copying.state)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("kind", ["file", "batched"])
 def test_bits_are_those_of_calls_that_copy(kind, name, request) -> None:

@@ -126,7 +126,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_show_hostile_names_as_escapes(line, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -118,6 +118,7 @@ def test_temporaries_leave_stacks_that_are_too_small_and_compute_the_same():
     assert scratch[0] > scratch[4096]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.llvm
 @pytest.mark.parametrize("budget", [0, 4096])
 def test_what_is_counted_is_what_code_takes(budget, monkeypatch):

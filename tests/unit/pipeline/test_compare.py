@@ -100,7 +100,7 @@ def test_the_command_prints_a_table_and_data(files, capsys) -> None:
     assert [x["results"][0]["first"] for x in record["compared"]] == [None, [0, 128]]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize(
     ("words", "said"),

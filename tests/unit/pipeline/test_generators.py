@@ -137,7 +137,7 @@ def test_who_shares_memory_without_seeing_what_is_written_is_told_what_to_say():
     assert hint in failure.value.diagnostics[0].hint
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("lines", "memories", "reason"),
     [

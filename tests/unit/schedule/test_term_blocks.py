@@ -36,7 +36,7 @@ def scheduled(f: LoopFunction, target: Target = SMALL) -> tuple[Schedule, bool]:
     return s, "cache_inplace" in [step.primitive for step in s.trace]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("rows", "terms", "columns", "sizes"),

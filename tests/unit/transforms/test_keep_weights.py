@@ -48,7 +48,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.llvm
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize(("per", "dtype", "has_zero"), FORMS)
@@ -150,7 +150,7 @@ def room(bits, block, zeros, k, n):
 
 
 @pytest.mark.llvm
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("bits", "block", "zeros"), CASES)
 @pytest.mark.parametrize("k", [256, 300])
 def test_products_of_few_bits(bits, block, zeros, k):
