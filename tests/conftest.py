@@ -101,6 +101,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(1_000_000, 20, 50)
 
 
+def pytest_sessionfinish() -> None:
+    """Keep pytest from collecting the garbage of all tests five times before it ends."""
+    gc.freeze()
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix == ".inl" and "text" in file_path.relative_to(data.REPOSITORY).parts:
         kind = CaseFile if is_cases(file_path) else TextFile

@@ -178,8 +178,11 @@ class Pending:
                 self._device.table.progress(self._device.handle)
         if not self._ended.wait(seconds):
             raise error("run.deadline", f"a request takes longer than {seconds} s")
-        if self._failure is not None:
-            raise self._failure
+        try:
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            del self  # the failure refers to this frame
 
     def end(self, status: int, answer: int, message: str) -> None:
         """Note the end of the request; called by the driver."""

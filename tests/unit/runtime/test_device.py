@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
+from inlay.base import garbage
 from inlay.base.diagnostics import CompileError, RunError
 from inlay.runtime.device import RUN, OpenDevice
 
@@ -44,6 +47,17 @@ def test_a_device_that_fails_is_a_status():
         with failed("run.device-failed"):
             second.wait()
         third.wait()
+
+
+def test_a_request_that_failed_is_let_go_without_the_collector():
+    data = np.zeros(10)
+    with garbage.paused(), OpenDevice("host", "fail=1") as device:
+        pending = device.copy(device.allocate(80), data)
+        with failed("run.device-failed"):
+            pending.wait()
+        gone = weakref.ref(pending)
+        del pending
+        assert gone() is None
 
 
 def test_what_is_wrong_is_said():
