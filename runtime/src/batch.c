@@ -78,14 +78,9 @@ static void copy_part(void *argument, int64_t part)
 static void copy(const inlay_activation_t *m, const inlay_command_t *first, const inlay_command_t *all,
                  int64_t calls, int is_in)
 {
-    transfer_t t;
+    transfer_t t = {first, all, calls, 1, is_in};
     size_t bytes = 0;
     uint32_t i;
-    t.first = first;
-    t.all = all;
-    t.calls = calls;
-    t.parts = 1;
-    t.is_in = is_in;
     for (i = 0; i < first->kernel->n_ports; i++)
         if (is_copied(&t, i)) bytes += first->sizes[i] * (size_t)calls;
     if (bytes >= INLAY_SHARED_COPY && m->host->parallel) t.parts = m->config.parts;

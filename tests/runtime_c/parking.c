@@ -24,10 +24,7 @@ static atomic_int lost, slept, called, stop;
 static void sleep_on(turn_t *on, unsigned seen, int64_t ns)
 {
     const int64_t begun = inlay_parking_now();
-    sleeper_t self;
-    self.of = on;
-    self.count = &on->count;
-    self.before = NULL;
+    sleeper_t self = {.of = on, .count = &on->count};
     inlay_parking_sleep(&parking, &self, &on->word, seen, ns < 0 ? ns : begun + ns);
     if (inlay_parking_now() - begun > LOST_NS) atomic_fetch_add(&lost, 1);
     if (self.next || self.previous) atomic_fetch_add(&lost, 1);

@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 #define SPIN_NS 30000
-#define WAIT_SPIN_NS 60000
+#define WAIT_SPIN_NS 60000 /* of a caller: about as long as calls take from one batch to the next */
 #define IDLE_SPIN_NS 100000
 #define MAX_WORKERS 255
 
@@ -88,8 +88,6 @@ static void pause_cpu(void)
     __asm__ volatile("yield");
 #endif
 }
-
-int64_t inlay_pool_now(void) { return inlay_parking_now(); }
 
 /* Threads do not survive a fork. How many there were on the way to this process is counted, for asking the
  * system for its number takes as long as all else that an offer does. */
@@ -221,9 +219,9 @@ void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
         atomic_fetch_sub(&p->n_jobs, 1);
         break;
     }
-    end = job->running ? inlay_pool_now() + SPIN_NS : 0;
+    end = job->running ? inlay_parking_now() + SPIN_NS : 0;
     /* A worker that has nothing more to do for it is only about to leave. */
-    while (job->running && inlay_pool_now() < end) {
+    while (job->running && inlay_parking_now() < end) {
         pthread_mutex_unlock(&p->job_lock);
         for (i = 0; i < 16; i++) pause_cpu();
         pthread_mutex_lock(&p->job_lock);
@@ -236,8 +234,8 @@ void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
 
 static void await(inlay_pool_t *p, worker_t *self, unsigned seen)
 {
-    int64_t end = inlay_pool_now() + IDLE_SPIN_NS;
-    while (inlay_pool_now() < end) {
+    int64_t end = inlay_parking_now() + IDLE_SPIN_NS;
+    while (inlay_parking_now() < end) {
         int i;
         for (i = 0; i < 64; i++) {
             if (atomic_load_explicit(&p->events, memory_order_acquire) != seen) return;
@@ -323,11 +321,11 @@ void inlay_pool_parallel(inlay_pool_t *p, inlay_part_t part, void *argument, int
      * where one spins: with more there would be more threads than processors. */
     announce(p, p->groups - 1, is_worker && atomic_load(&p->spinning) == 0);
     for (g = 0; g < p->groups; g++) run_group(p, g);
-    end = inlay_pool_now() + SPIN_NS;
+    end = inlay_parking_now() + SPIN_NS;
     while (atomic_load(&p->remaining) > 0) {
         pause_cpu();
         /* Beyond the bound the helper may be waiting for this very CPU. */
-        if (++spins % 64 == 0 && inlay_pool_now() > end) sched_yield();
+        if (++spins % 64 == 0 && inlay_parking_now() > end) sched_yield();
     }
     atomic_flag_clear(&p->busy);
 }
@@ -373,8 +371,8 @@ void inlay_pool_wake(inlay_pool_t *p, inlay_lock_t *lock)
     if (atomic_load(&lock->parked)) inlay_parking_call(&p->parking, INT_MAX, lock, 0);
 }
 
-/* Spin until `end`, or something happened: then 1. Of many that wait one is enough to help at once; the
- * others would take processors from those who work. */
+/* Spin until `end`, or something happened, which may be anything that was announced: then 1. Of many that wait
+ * one is enough to help at once; the others would take processors from those who work. */
 static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_t end)
 {
     const unsigned news = atomic_load(&p->events);
@@ -388,19 +386,16 @@ static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_
                 pause_cpu();
             }
             happened = happened || assist(p, 0);
-        } while (!happened && inlay_pool_now() < end);
+        } while (!happened && inlay_parking_now() < end);
     atomic_fetch_sub(&p->spinning, 1);
     return happened;
 }
 
 static void spin_then_park(inlay_pool_t *p, inlay_lock_t *lock, unsigned seen, int64_t ns)
 {
-    int64_t start = inlay_pool_now(), end = start + (ns < WAIT_SPIN_NS ? ns : WAIT_SPIN_NS);
-    sleeper_t self;
+    int64_t start = inlay_parking_now(), end = start + (ns < WAIT_SPIN_NS ? ns : WAIT_SPIN_NS);
+    sleeper_t self = {.of = lock, .count = &lock->parked};
     if (spin(p, lock, seen, end)) return;
-    self.of = lock;
-    self.count = &lock->parked;
-    self.before = NULL;
     inlay_parking_sleep(&p->parking, &self, &lock->signals, seen, start + ns);
 }
 

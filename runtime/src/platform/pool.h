@@ -21,6 +21,5 @@ void inlay_pool_lock(inlay_lock_t *lock);
 void inlay_pool_unlock(inlay_lock_t *lock);
 void inlay_pool_wait(inlay_pool_t *pool, inlay_lock_t *lock, int64_t ns);
 void inlay_pool_wake(inlay_pool_t *pool, inlay_lock_t *lock);
-int64_t inlay_pool_now(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "parking.h"
 #include "team.h"
 
 struct inlay_posix {
@@ -181,7 +182,7 @@ void inlay_posix_parallel(void *posix, inlay_part_t part, void *argument, int64_
 int64_t inlay_posix_now(void *posix)
 {
     (void)posix;
-    return inlay_pool_now();
+    return inlay_parking_now();
 }
 
 static void *open_lock(void *posix)

@@ -49,12 +49,12 @@ def test_no_line_ends_in_a_space() -> None:
 
 
 def test_long_and_deep_documents_need_no_recursion() -> None:
-    rows = render(doc.lines(f"let x{i};" for i in range(5_000))).split("\n")
-    assert rows[4_999] == "let x4999;"
+    rows = render(doc.lines(f"let x{i};" for i in range(20_000))).split("\n")
+    assert rows[19_999] == "let x19999;"
     deep: Doc = doc.text("x")
-    for _ in range(5_000):
+    for _ in range(20_000):
         deep = group(concat("(", nest(1, concat(softline(), deep)), ")"))
-    assert render(deep, 10).count("(") == 5_000
+    assert render(deep, 10).count("(") == 20_000
 
 
 words = st.text(alphabet="abc", min_size=1, max_size=6)

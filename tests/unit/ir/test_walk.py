@@ -17,7 +17,7 @@ from inlay.ir.place import Place
 from inlay.ir.type_printer import type_text
 from tests.unit.ir.ops import ADD, CONCAT, NEG, NONZERO, AxisAttrs
 
-N = 10_000
+N = 30_000
 
 
 def tensor(name: str, *dims: object) -> Var:

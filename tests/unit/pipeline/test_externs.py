@@ -594,7 +594,7 @@ def test_files_record_libraries(tmp_path):
 def test_function_pointers_live_as_long_as_the_executable():
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
     exe = inlay.compile(read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none")
-    gc.collect(1)
+    gc.collect()
     with pytest.raises(RunError, match="failed with status 5"):
         exe(np.ones(1, np.float32))
 

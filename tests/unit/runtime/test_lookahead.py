@@ -111,7 +111,7 @@ def test_an_executable_that_its_callback_holds_is_collected():
         return weakref.ref(exe)
 
     gone = used()
-    gc.collect(1)
+    gc.collect()
     assert gone() is None
 
 
