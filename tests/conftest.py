@@ -9,7 +9,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 from tests import data
 from tests.budget import Budget
@@ -62,6 +62,17 @@ def pytest_configure(config: pytest.Config) -> None:
         data.use(Path(chosen))
     if config.getoption("--budget"):
         config.pluginmanager.register(Budget())
+
+
+@pytest.hookimpl(trylast=True)  # Hypothesis has to have begun
+def pytest_sessionstart() -> None:
+    begin_laws()
+
+
+@settings(max_examples=1)
+@given(strategies.none())
+def begin_laws(_: None) -> None:
+    """Hypothesis walks through all objects at its first law, so that comes before they are millions."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -180,7 +180,7 @@ SHARED = {flag for command, flag in flags() if command == "run"}
 SAMPLE = [(c, f) for c, f in flags() if c == "run" or f not in {*SHARED, "--calibrate"}]
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(("command", "flag"), SAMPLE)
 def test_a_sample_of_bad_values(command, flag, folder, capsys):
     for value in random.Random(f"{command}{flag}").sample(WORDS, 3):

@@ -77,6 +77,7 @@ def test_no_output_replaces_an_input(line, folder, capsys):
     assert contents(folder) == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "line",
     [

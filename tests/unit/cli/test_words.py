@@ -41,7 +41,7 @@ def model_with_dim(path, dim):
     return str(path)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "dim", ["n", "?", "", "a.b", "in", "row count", "a`b", "\u00e4\ufb01", "min(a,b)", "2*n", "-"]
 )

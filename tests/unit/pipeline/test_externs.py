@@ -25,6 +25,7 @@ from inlay.ops.table import table
 from inlay.pipeline.externs import rebind, with_externs
 from inlay.runtime.extern import Extern, extern
 from inlay.runtime.session import executable_of, load_executable
+from tests.garbage import only_new_objects
 from tests.system import needs
 
 INCLUDE = Path(__file__).parents[3] / "runtime" / "include"
@@ -593,10 +594,11 @@ def test_files_record_libraries(tmp_path):
 
 def test_function_pointers_live_as_long_as_the_executable():
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-    exe = inlay.compile(read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none")
-    gc.collect()
-    with pytest.raises(RunError, match="failed with status 5"):
-        exe(np.ones(1, np.float32))
+    with only_new_objects():
+        exe = inlay.compile(read(ONE_CALL, extern("op", IDENTITY, c=kind(lambda _call: 5))), cache="none")
+        gc.collect()
+        with pytest.raises(RunError, match="failed with status 5"):
+            exe(np.ones(1, np.float32))
 
 
 # ------------------------------------------------------------------------ refusals

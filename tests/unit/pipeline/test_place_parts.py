@@ -111,6 +111,7 @@ def test_parts_are_made_in_the_whole_and_read_there():
     check(text)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

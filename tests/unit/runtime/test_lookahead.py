@@ -18,6 +18,7 @@ from inlay.bytecode.program import AccessCode, Entry, Kernel, Program, SymbolBod
 from inlay.runtime.native import Settings
 from inlay.runtime.session import executable_of
 from inlay.runtime.trace import EventKind
+from tests.garbage import only_new_objects
 from tests.unit.runtime.programs import dbl, doubling, spec
 
 LENGTH = 300
@@ -110,21 +111,23 @@ def test_an_executable_that_its_callback_holds_is_collected():
         assert exe.submit({"x": np.ones((2, 4), np.float32)}).result()["y"].sum() == 16
         return weakref.ref(exe)
 
-    gone = used()
-    gc.collect()
-    assert gone() is None
+    with only_new_objects():
+        gone = used()
+        gc.collect()
+        assert gone() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_leaves_the_threads_to_its_parent():
     """It has a copy of the executable, and none of the threads that closing it would wait for."""
-    exe = executable_of(chain(1_000_000, branches=2), symbols=ADDRESS, threads=2)
-    assert (exe(X) == X + LENGTH).all()
-    child = os.fork()
-    if child == 0:
-        exe = None
-        gc.collect()
-        os._exit(0)
+    with only_new_objects():
+        exe = executable_of(chain(1_000_000, branches=2), symbols=ADDRESS, threads=2)
+        assert (exe(X) == X + LENGTH).all()
+        child = os.fork()
+        if child == 0:
+            exe = None
+            gc.collect()
+            os._exit(0)
     found, end = (0, 0), time.monotonic() + 30
     while found[0] == 0 and time.monotonic() < end:
         time.sleep(0.01)

@@ -61,6 +61,7 @@ def test_one_piece_goes_forwards(tmp_path):
     assert [exe(X)[1:].tolist() for _ in range(2)] == [[0, 1, 2, 3, 4, 5]] * 2
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 @pytest.mark.parametrize("pieces", [1, 2, 3, 16])
 @pytest.mark.parametrize("mode", ["sequential", "parallel", "replay"])

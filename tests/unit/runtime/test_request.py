@@ -17,6 +17,7 @@ from inlay.bytecode.isa import Kind
 from inlay.bytecode.program import AccessCode, Entry, HostBody, Kernel
 from inlay.runtime.native import MODES, Settings
 from inlay.runtime.session import executable_of
+from tests.garbage import only_new_objects
 from tests.unit.runtime.programs import dbl, doubling, spec
 
 
@@ -183,15 +184,16 @@ def test_each_failure_goes_to_its_own_caller(mode):
 
 
 def test_an_executable_that_nobody_holds_goes():
-    exe = executable_of(doubling(), callbacks={"dbl": dbl})
-    assert (exe.submit({"x": x()}, timeout=100).result()["y"] == 2 * x()).all()
-    held = weakref.ref(exe)
-    del exe
-    end = time.monotonic() + 10
-    while held() is not None and time.monotonic() < end:
-        gc.collect()
-        time.sleep(0.01)
-    assert held() is None
+    with only_new_objects():
+        exe = executable_of(doubling(), callbacks={"dbl": dbl})
+        assert (exe.submit({"x": x()}, timeout=100).result()["y"] == 2 * x()).all()
+        held = weakref.ref(exe)
+        del exe
+        end = time.monotonic() + 10
+        while held() is not None and time.monotonic() < end:
+            gc.collect()
+            time.sleep(0.01)
+        assert held() is None
 
 
 def test_a_failed_request_that_nobody_holds_goes_without_the_garbage_collector():

@@ -152,7 +152,7 @@ def convolution(
     return from_te("conv", inputs, [y])
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("epilogue", [False, True])
 @pytest.mark.parametrize(
     ("image", "kernel", "channels", "stride", "pad"),
@@ -179,6 +179,7 @@ def test_packed_convolution(
     assert bool(lowered.workspaces) == (pad > 0 and len(f.dims) == 3)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("image", "kernel", "dilation", "stride", "pads", "is_far"),
     [
@@ -320,7 +321,7 @@ def test_other_reductions_are_left_to_other_rules() -> None:
     assert s.trace == []
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("columns", [17, 24, 33, 40, 63, 64, 65, 100])
 @pytest.mark.parametrize("rows", [2, 5, 8])
 def test_panels_of_any_number_of_columns_compile(columns: int, rows: int) -> None:

@@ -94,7 +94,7 @@ def test_a_transposed_factor_is_packed_in_tiles(
     assert decide(f, SMALL).rule == "contraction"
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(
     ("a", "b", "sizes"),

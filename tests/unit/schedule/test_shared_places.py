@@ -50,6 +50,7 @@ def rows_of(text: str) -> int:
     return int(found[1]) if found else 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [F32, U8])
 @pytest.mark.parametrize(
     ("rows", "together"),

@@ -55,6 +55,7 @@ def shares(rows: Int | int, columns: int) -> LoopFunction:
     return from_te("f", [x], [y])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rows", [50, dim("n")], ids=str)
 @pytest.mark.parametrize("columns", [3, 5, 8])
 def test_so_do_they_behind_a_reduction_of_each_column(columns: int, rows: Int | int) -> None:

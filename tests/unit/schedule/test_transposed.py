@@ -131,6 +131,7 @@ def test_whole_lines_are_read_where_rows_are_pages_apart_too() -> None:
     assert found == [64, 64, 4, 2, 2, 4]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((3, 85, 160), F32), ((3, 160, 85), F32), ((3, 45, 64), U8), ((3, 64, 44), U8), ((2, 3, 85, 40), F32)],

@@ -74,6 +74,7 @@ def test_bytes_with_a_scale_for_all_or_for_a_column(rows, per, dtype, has_zero, 
     agrees(x, y, wide * scale.astype(np.float64))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.llvm
 @pytest.mark.parametrize("elem", [TensorProto.INT4, TensorProto.UINT4, TensorProto.INT8, TensorProto.UINT8])
 @pytest.mark.parametrize("has_zero", [False, True])

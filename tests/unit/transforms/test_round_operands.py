@@ -71,6 +71,7 @@ def product(rows: object, terms: int, columns: int, w: np.ndarray | None) -> inl
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.llvm
 @pytest.mark.parametrize(("rows", "terms", "columns"), [(5, 24, 20), (None, 33, 17), (1, 300, 8)])
 def test_the_product_is_that_of_rounded_operands(

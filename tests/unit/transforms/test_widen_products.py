@@ -156,7 +156,7 @@ def test_weights_stay_in_16_bits(dtype: DType) -> None:
     np.testing.assert_allclose(found.astype(np.float64), sums, rtol=2 * step, atol=1e-5)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.llvm
 @FORMATS
 @pytest.mark.parametrize(

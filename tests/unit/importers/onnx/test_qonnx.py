@@ -25,6 +25,7 @@ def finished(m: Float, out: str) -> onnx.ModelProto:
     return m.model(out, domains=(DOMAIN,))
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("signed", "narrow"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_values_are_rounded_to_steps(signed, narrow, bits):
