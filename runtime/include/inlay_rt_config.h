@@ -79,6 +79,10 @@
 #ifndef INLAY_BATCH_STEP
 #define INLAY_BATCH_STEP 8
 #endif
+/* Batches whose memory is kept for later ones. */
+#ifndef INLAY_STAGINGS
+#define INLAY_STAGINGS 8
+#endif
 #ifndef INLAY_MOST_GATHERED
 #define INLAY_MOST_GATHERED 4096
 #endif

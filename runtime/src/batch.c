@@ -83,7 +83,7 @@ static void copy(const inlay_activation_t *m, const inlay_command_t *first, cons
     uint32_t i;
     for (i = 0; i < first->kernel->n_ports; i++)
         if (is_copied(&t, i)) bytes += first->sizes[i] * (size_t)calls;
-    if (bytes >= INLAY_SHARED_COPY && m->host->parallel) t.parts = m->config.parts;
+    if (bytes >= INLAY_SHARED_COPY && m->host->parallel && !all->is_undivided) t.parts = m->config.parts;
     if (t.parts > 1) m->host->parallel(m->host->user, copy_part, &t, t.parts);
     else copy_part(&t, 0);
 }
@@ -150,45 +150,40 @@ static void unlock(const inlay_activation_t *m)
 static uint8_t *take_memory(inlay_activation_t *m, size_t *bytes)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
-    uint8_t *memory = NULL, *small = NULL;
-    size_t found = 0;
+    inlay_staging_t found = {NULL, 0};
+    uint32_t i;
     lock(m);
-    if (batcher->staging_bytes >= *bytes) memory = batcher->staging;
-    else small = batcher->staging;
-    found = batcher->staging_bytes;
-    batcher->staging = NULL;
-    batcher->staging_bytes = 0;
-    unlock(m);
-    if (memory) {
-        *bytes = found;
-        return memory;
+    for (i = 0; i < INLAY_STAGINGS && !found.at; i++) {
+        found = batcher->staging[i];
+        batcher->staging[i].at = NULL;
+        batcher->staging[i].bytes = 0;
     }
-    if (small) m->host->release(m->host->user, small, found, STAGING_ALIGN);
+    unlock(m);
+    if (found.at && found.bytes >= *bytes) {
+        *bytes = found.bytes;
+        return found.at;
+    }
+    if (found.at) m->host->release(m->host->user, found.at, found.bytes, STAGING_ALIGN);
     return m->host->allocate(m->host->user, *bytes, STAGING_ALIGN);
 }
 
-/* Keep the memory for the next batch, unless a larger one is there. */
+/* Keep the memory for the next batch, unless there is enough. */
 static void give_memory(inlay_activation_t *m, uint8_t *memory, size_t bytes)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
-    uint8_t *other;
-    size_t other_bytes;
+    uint32_t i;
     lock(m);
-    other = batcher->staging;
-    other_bytes = batcher->staging_bytes;
-    if (bytes > other_bytes) {
-        batcher->staging = memory;
-        batcher->staging_bytes = bytes;
-    } else {
-        other = memory;
-        other_bytes = bytes;
+    for (i = 0; i < INLAY_STAGINGS && batcher->staging[i].at; i++) continue;
+    if (i < INLAY_STAGINGS) {
+        batcher->staging[i].at = memory;
+        batcher->staging[i].bytes = bytes;
     }
     unlock(m);
-    if (other) m->host->release(m->host->user, other, other_bytes, STAGING_ALIGN);
+    if (i == INLAY_STAGINGS) m->host->release(m->host->user, memory, bytes, STAGING_ALIGN);
 }
 
 /* Run the calls as one; 0 where that was not possible, and nothing is known of any of them. */
-static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t calls)
+static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t calls, int is_alone)
 {
     const inlay_kernel_t *kernel = first->kernel;
     inlay_command_t all;
@@ -203,6 +198,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     error.message[0] = '\0';
     all.kernel = kernel->batch;
     all.number = first->number;
+    all.is_undivided = (uint32_t)is_alone;
     /* Fields are made for the kernel with most integers, which takes one more than this. */
     first->ints[kernel->n_ints] = calls;
     if (!measure(m, first, first->ints, &all.parts, &workspace)) return 0;
@@ -224,10 +220,10 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     return status == INLAY_OK || status == INLAY_RACE;
 }
 
-int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first)
+int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first, int is_alone)
 {
     const inlay_command_t *c;
     int64_t calls = 0;
     for (c = first; c; c = c->mates) calls++;
-    return calls > 1 && run_together(m, first, calls);
+    return calls > 1 && run_together(m, first, calls, is_alone);
 }

@@ -19,6 +19,12 @@
  * the next batch of the kernel, a period later. Steps that end together are all missing, and the next batch is
  * a step away; of loops of many steps few end at once, and the next batch is soon.
  *
+ * Many calls are divided among threads: once those that are ready for a kernel are half of a thread's share of
+ * all calls, whoever has time runs them by itself, all parts of the kernel and as many calls as its share, and
+ * goes on with them, while others do so with the rest. Nobody waits for a thread whose processor does something
+ * else meanwhile, and no batch is handed over. Each thread reads all weights then, so it is done where the last
+ * cache holds them, and with rows enough to keep a thread busy (inlay_config_t.own_batches).
+ *
  * While some calls are long at work on what does not gather, the others wait for them, but not for longer
  * than INLAY_BATCH_WAIT_NS.
  *
@@ -44,6 +50,9 @@ static int64_t now(const inlay_batcher_t *batcher)
 /* Calls wait for others to come for this part of what a call takes; not for less than a sleep takes anyway. */
 #define GAP_PART 4
 #define SHORTEST_GAP_NS 100000
+/* A thread runs a batch of its own although this part of its share of all calls is elsewhere: calls end, and
+ * begin, all the time. */
+#define SLACK_PART 2
 /* Threads of calls look together as often as one alone; each at least once in so many of its times. */
 #define MOST_PATIENCE 32
 
@@ -76,10 +85,25 @@ static int64_t due(const inlay_batcher_t *batcher)
     return batcher->since ? batcher->since + INLAY_BATCH_WAIT_NS : INT64_MAX;
 }
 
+/* With the lock of the batcher: the calls of each thread, where threads run batches of their own; else 0. */
+static uint32_t share(const inlay_batcher_t *batcher)
+{
+    const uint32_t threads = batcher->threads;
+    if (threads < 2 || !batcher->own_batches || batcher->n_calls / threads < batcher->own_batches) return 0;
+    return (batcher->n_calls + threads - 1) / threads;
+}
+
+/* With the lock of the batcher: whether a thread may run a batch by itself, of what is alike. */
+static int is_share_due(const inlay_batcher_t *batcher)
+{
+    const uint32_t calls = share(batcher);
+    return calls && batcher->most_alike >= calls - calls / SLACK_PART;
+}
+
 /* With the lock of the batcher: whether a batch can be taken. */
 static int is_due(const inlay_batcher_t *batcher)
 {
-    return batcher->n_gathered && now(batcher) >= due(batcher);
+    return batcher->n_gathered && (is_share_due(batcher) || now(batcher) >= due(batcher));
 }
 
 /* With the lock of the batcher: whether there is something to carry; and whether another carrier could. */
@@ -196,6 +220,7 @@ void inlay_batcher_join(inlay_activation_t *m)
     if (!batcher->n_calls++) batcher->since = batcher->changed;
     if (batcher->n_expected < batcher->n_calls) batcher->n_expected = batcher->n_calls;
     batcher->threads = (uint32_t)m->config.parts;
+    batcher->own_batches = m->config.own_batches;
     m->shared->is_joined = m->shared->is_member = 1;
     unlock(batcher);
 }
@@ -336,9 +361,12 @@ static void note_period(inlay_batcher_t *batcher, const inlay_command_t *first)
 inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits)
 {
     inlay_command_t *first = NULL, *c;
+    int is_lacking;
     visits->n = 0;
     lock(batcher);
-    if (is_due(batcher)) first = inlay_gather_take(batcher);
+    visits->is_alone = (uint32_t)is_share_due(batcher);
+    if (is_due(batcher))
+        first = inlay_gather_take(batcher, visits->is_alone ? share(batcher) : INLAY_MOST_BATCHED);
     if (first) note_period(batcher, first);
     if (first && batcher->n_still >= batcher->n_calls) batcher->n_expected = batcher->n_calls;
     for (c = first; c; c = c->mates) {
@@ -349,14 +377,16 @@ inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *vi
         batcher->n_still -= shared->is_still;
         shared->is_still = 0;
     }
+    is_lacking = visits->is_alone && lacks(batcher);
     unlock(batcher);
+    if (is_lacking) batcher->host->threads->offer(batcher->host->user, &batcher->job);
     return first;
 }
 
-void inlay_batcher_run(inlay_command_t *first)
+void inlay_batcher_run(inlay_command_t *first, int is_alone)
 {
     inlay_command_t *c, *next;
-    if (!first->mates || !inlay_batch_run(first->activation, first))
+    if (!first->mates || !inlay_batch_run(first->activation, first, is_alone))
         for (c = first; c; c = c->mates) inlay_execute_one(c->activation, c);
     for (c = first; c; c = next) {
         inlay_activation_t *m = c->activation;

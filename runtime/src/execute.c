@@ -89,7 +89,7 @@ static int start_on_device(inlay_activation_t *m, inlay_command_t *c)
  * together they fail, each is run alone, to find which. 0 where it was started and ends later. */
 static int execute(inlay_activation_t *m, inlay_command_t *c, int is_dropped)
 {
-    if (is_dropped || (c->mates && inlay_batch_run(m, c))) return 1;
+    if (is_dropped || (c->mates && inlay_batch_run(m, c, 0))) return 1;
     if (c->delegate) {
         c->delegate->run(c->delegate, (int)c->by_caller);
         return 1;

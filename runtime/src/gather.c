@@ -32,7 +32,10 @@ int inlay_gather_open(inlay_batcher_t *batcher, const inlay_host_t *host, uint32
 void inlay_gather_close(inlay_batcher_t *batcher)
 {
     const inlay_host_t *host = batcher->host;
-    if (batcher->staging) host->release(host->user, batcher->staging, batcher->staging_bytes, 64);
+    uint32_t i;
+    for (i = 0; i < INLAY_STAGINGS; i++)
+        if (batcher->staging[i].at)
+            host->release(host->user, batcher->staging[i].at, batcher->staging[i].bytes, 64);
     if (batcher->gathered)
         host->release(host->user, batcher->gathered,
                       batcher->n_kernels * sizeof *batcher->gathered, 64);
@@ -59,6 +62,18 @@ int inlay_gather_is_full(const inlay_activation_t *m)
     return is_full;
 }
 
+/* Whether two calls of a kernel may be in one batch. */
+static int is_alike(const inlay_command_t *a, const inlay_command_t *b)
+{
+    const inlay_kernel_t *kernel = a->kernel;
+    uint32_t i;
+    for (i = 0; i < kernel->n_ints; i++)
+        if (a->ints[i] != b->ints[i]) return 0;
+    for (i = 0; i < kernel->n_shared; i++)
+        if (a->buffers[kernel->shared[i]] != b->buffers[kernel->shared[i]]) return 0;
+    return 1;
+}
+
 void inlay_gather_add(inlay_activation_t *m, inlay_command_t *c)
 {
     inlay_batcher_t *batcher = m->shared->batcher;
@@ -71,20 +86,10 @@ void inlay_gather_add(inlay_activation_t *m, inlay_command_t *c)
     else gathered->first = c;
     gathered->last = c;
     gathered->count++;
+    gathered->n_alike += (uint32_t)is_alike(gathered->first, c);
+    if (batcher->most_alike < gathered->n_alike) batcher->most_alike = gathered->n_alike;
     batcher->n_gathered++;
     unlock(batcher);
-}
-
-/* Whether two calls of a kernel may be in one batch. */
-static int is_alike(const inlay_command_t *a, const inlay_command_t *b)
-{
-    const inlay_kernel_t *kernel = a->kernel;
-    uint32_t i;
-    for (i = 0; i < kernel->n_ints; i++)
-        if (a->ints[i] != b->ints[i]) return 0;
-    for (i = 0; i < kernel->n_shared; i++)
-        if (a->buffers[kernel->shared[i]] != b->buffers[kernel->shared[i]]) return 0;
-    return 1;
 }
 
 /* What runs next: its kernel, its first command, and how many are alike. */
@@ -143,13 +148,27 @@ static choice_t choose(const inlay_batcher_t *batcher)
     return best;
 }
 
-inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher)
+/* After some have been taken from a list: how many are alike with the first one there now. */
+static void recount(inlay_batcher_t *batcher, inlay_gathered_t *changed)
+{
+    const inlay_command_t *c;
+    uint32_t i;
+    changed->n_alike = 0;
+    for (c = changed->first; c; c = c->next) changed->n_alike += (uint32_t)is_alike(changed->first, c);
+    batcher->most_alike = 0;
+    for (i = 0; i < batcher->n_kernels; i++)
+        if (batcher->most_alike < batcher->gathered[i].n_alike)
+            batcher->most_alike = batcher->gathered[i].n_alike;
+}
+
+inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher, uint32_t most)
 {
     inlay_command_t *last = NULL, *c, *left = NULL, *end = NULL;
     choice_t best;
     uint32_t n = 0;
     if (!batcher->n_gathered) return NULL;
     best = choose(batcher);
+    if (best.count > most) best.count = most;
     batcher->turns++;
     c = best.of->first;
     while (c) {
@@ -171,6 +190,7 @@ inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher)
     best.of->last = end;
     best.of->count -= n;
     batcher->n_gathered -= n;
+    recount(batcher, best.of);
     return best.first;
 }
 
@@ -196,6 +216,7 @@ void inlay_gather_drop(inlay_activation_t *m)
             inlay_queue_push(&m->shared->ready, c);
         }
         gathered->last = last;
+        recount(batcher, gathered);
     }
     unlock(batcher);
 }

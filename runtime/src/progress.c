@@ -5,7 +5,7 @@
 /* Of what gathers for this call alone. */
 static inlay_command_t *take_alone(inlay_activation_t *m)
 {
-    inlay_command_t *first = inlay_gather_take(&m->shared->alone), *c;
+    inlay_command_t *first = inlay_gather_take(&m->shared->alone, INLAY_MOST_BATCHED), *c;
     for (c = first; c; c = c->mates) c->state = COMMAND_RUNNING;
     return first;
 }
@@ -67,7 +67,7 @@ int inlay_progress_batch(inlay_activation_t *m)
     leave_visits(batcher);
     first = inlay_batcher_take(batcher, &visits);
     if (first) {
-        inlay_batcher_run(first);
+        inlay_batcher_run(first, (int)visits.is_alone);
         own = inlay_batcher_put(batcher, &visits, m);
         leave_visits(batcher);
     }

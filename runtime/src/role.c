@@ -108,7 +108,7 @@ static int carry(inlay_batcher_t *batcher, const inlay_activation_t *own, uint32
     }
     first = inlay_batcher_take(batcher, &visits);
     if (!first) return 0;
-    inlay_batcher_run(first);
+    inlay_batcher_run(first, (int)visits.is_alone);
     *n_own = inlay_batcher_put(batcher, &visits, own);
     return 1;
 }

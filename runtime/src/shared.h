@@ -9,8 +9,15 @@
 typedef struct inlay_gathered {
     inlay_command_t *first, *last;
     uint32_t count;
+    uint32_t n_alike; /* with the first one */
     int64_t taken; /* when the last batch of it was; ns, 0 for never */
 } inlay_gathered_t;
+
+/* Memory that a batch left for the next; NULL for none. */
+typedef struct inlay_staging {
+    uint8_t *at;
+    size_t bytes;
+} inlay_staging_t;
 
 /* Where commands gather: those of one activation, under its lock; or those of all activations that were
  * given it in their configuration, under a lock of its own, which may be taken with that of one of
@@ -30,11 +37,12 @@ struct inlay_batcher {
     int64_t call_ns;                /* what calls took of late */
     int64_t period;                 /* from one batch of a kernel to the next one of it, of the last batch; ns */
     uint32_t threads;               /* that a call may have */
+    uint32_t own_batches;           /* calls for each of them, from which on they run batches of their own */
     uint32_t n_carriers;            /* threads that go on with calls of others, and run batches */
     inlay_shared_t *first_visit, *last_visit; /* calls to be gone on with */
     int64_t since;                  /* when the last batch was taken or the first call came; ns */
-    uint8_t *staging;               /* memory that a batch left for the next; NULL for none */
-    size_t staging_bytes;
+    uint32_t most_alike;            /* the most commands with the first one of a kernel */
+    inlay_staging_t staging[INLAY_STAGINGS];
 };
 
 struct inlay_shared {
@@ -152,16 +160,17 @@ int inlay_gather_open(inlay_batcher_t *batcher, const inlay_host_t *host, uint32
 void inlay_gather_close(inlay_batcher_t *batcher);
 /* Add a command of a kernel that has a batch. */
 void inlay_gather_add(inlay_activation_t *m, inlay_command_t *command);
-/* Take the first of those that run next as one, the others in its `mates`; NULL for none. The lock is that
- * of the batcher. */
-inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher);
+/* Take the first of those that run next as one, the others in its `mates`, at most so many; NULL for none. The
+ * lock is that of the batcher. */
+inlay_command_t *inlay_gather_take(inlay_batcher_t *batcher, uint32_t most);
 /* Let those of a call that are dropped be ready, where others could gather with them. */
 void inlay_gather_drop(inlay_activation_t *m);
 
 /* ---------------------------------------------------------------------------------- batch.c */
 
-/* Without the lock: run them all, or answer 0 where they are to be run one by one. */
-int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first);
+/* Without the lock: run them all, on this thread alone or on all; or answer 0 where they are to be run one by
+ * one. */
+int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first, int is_alone);
 
 /* -------------------------------------------------------------------------------- batcher.c */
 
@@ -169,6 +178,7 @@ int inlay_batch_run(inlay_activation_t *m, inlay_command_t *first);
 typedef struct inlay_visits {
     inlay_activation_t *at[INLAY_MOST_BATCHED];
     uint32_t n;
+    uint32_t is_alone; /* the batch is for one thread, as others have batches of their own */
 } inlay_visits_t;
 
 /* A call that shares its batcher begins, and has ended: nobody visits it any more. Without the lock. */
@@ -191,7 +201,7 @@ inlay_activation_t *inlay_batcher_next(inlay_batcher_t *batcher);
 /* Take what runs next as one of several calls; NULL for none. Without locks. */
 inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits);
 /* Without locks: run what was taken. Each command is complete then, and its call is to be visited. */
-void inlay_batcher_run(inlay_command_t *first);
+void inlay_batcher_run(inlay_command_t *first, int is_alone);
 /* With the lock taken, around a wait of a thread of the call: how long it may last. */
 int64_t inlay_batcher_patience(inlay_activation_t *m);
 void inlay_batcher_waited(inlay_activation_t *m);

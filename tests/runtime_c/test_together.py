@@ -64,7 +64,7 @@ def allocated(f: FunctionBuilder) -> int:
     return f.emit("ALLOCATE", "host", "i64", 1) - 1
 
 
-def run(folder: Path, fault: int, threads: int = 3) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, fault: int, threads: int = 3, own: int = 0) -> subprocess.CompletedProcess[str]:
     """Run the program with a planted fault, 0 for none, and so many threads for all calls."""
     try:
         made = together()
@@ -73,7 +73,7 @@ def run(folder: Path, fault: int, threads: int = 3) -> subprocess.CompletedProce
     file = folder / "turns.inlay"
     file.write_bytes(program())
     environment = {"TSAN_OPTIONS": "halt_on_error=1"}
-    command = [made, file, str(fault), str(threads)]
+    command = [made, file, str(fault), str(threads), str(own)]
     ran = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=120, env=environment, errors="replace"
     )
@@ -82,11 +82,15 @@ def run(folder: Path, fault: int, threads: int = 3) -> subprocess.CompletedProce
     return ran
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_calls_that_meet(tmp_path: Path, threads: int) -> None:
-    ran = run(tmp_path, 0, threads)
+@pytest.mark.parametrize(
+    ("threads", "own", "largest"),
+    [(1, 0, "most calls"), (3, 0, "most calls"), (3, 1, "a share"), (1, 1, "most calls")],
+)
+def test_calls_that_meet(tmp_path: Path, threads: int, own: int, largest: str) -> None:
+    """Of five calls and three threads, no thread takes more than two where each has batches of its own."""
+    ran = run(tmp_path, 0, threads, own)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
-    assert ran.stdout == "wrong 0, given up some, batches some\n"
+    assert ran.stdout == f"wrong 0, given up some, batches some, largest of {largest}\n"
 
 
 @pytest.mark.parametrize("fault", [1, 2])

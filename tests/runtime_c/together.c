@@ -1,12 +1,12 @@
 /* Calls that run kernels together, from several threads, under the thread sanitizer.
  *
- *     together FILE FAULT THREADS
+ *     together FILE FAULT THREADS OWN
  *
  * CALLERS threads call the first entry of a file CALLS times each, with activations of their own that
  * share a batcher, and hold the results against those of a sequential activation. Some are given up on the
  * way. With one thread for all there are no workers, and the calls begin together, so that nobody comes later
  * who would do what was left undone. FAULT 1 plants a lock of the batcher that locks nothing, 2 such locks of the activations: the
- * sanitizer must see that. Kernels are here and no native code, so that their accesses are seen as well. */
+ * sanitizer must see that. OWN is own_batches of all activations. Kernels are here and no native code, so that their accesses are seen as well. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@
 static inlay_posix_t *posix;
 static const inlay_module_t *module;
 static inlay_config_t config;
-static int fault, batches;
+static int fault, batches, largest; /* largest: rows of a batch */
 static pthread_barrier_t round_begins;
 static void *batcher_lock;
 static _Thread_local int polls; /* until the call of this thread is given up; 0 for never */
@@ -54,7 +54,11 @@ static int64_t one_row(void *const *buffers, const int64_t *ints, int64_t part, 
 static int64_t many_rows(void *const *buffers, const int64_t *ints, int64_t part, int64_t parts)
 {
     int64_t i;
+    int most = __atomic_load_n(&largest, __ATOMIC_RELAXED);
     if (part == 0) __atomic_fetch_add(&batches, 1, __ATOMIC_RELAXED);
+    while (most < ints[0] && !__atomic_compare_exchange_n(&largest, &most, (int)ints[0], 0, __ATOMIC_RELAXED,
+                                                          __ATOMIC_RELAXED))
+        continue;
     for (i = part; i < ints[0]; i += parts)
         row((const int64_t *)buffers[0] + i * WIDTH, buffers[1], (int64_t *)buffers[2] + i * WIDTH);
     return 0;
@@ -191,7 +195,7 @@ int main(int argc, char **argv)
     inlay_error_t error;
     size_t bytes;
     int i, wrong = 0, given_up = 0;
-    if (argc < 4) return 2;
+    if (argc < 5) return 2;
     alarm(100);
     fault = atoi(argv[2]);
     data = inlay_posix_map_file(argv[1], &bytes);
@@ -216,6 +220,7 @@ int main(int argc, char **argv)
     config.mode = INLAY_PARALLEL;
     config.hand_off_ns = 1000;
     config.checks = 1;
+    config.own_batches = (uint32_t)atoi(argv[4]);
     config.batcher = batcher;
     for (i = 0; i < CALLERS; i++) {
         callers[i].host = &host;
@@ -231,6 +236,7 @@ int main(int argc, char **argv)
     inlay_module_close(opened);
     inlay_posix_close(posix);
     pthread_barrier_destroy(&round_begins);
-    printf("wrong %d, given up %s, batches %s\n", wrong, given_up ? "some" : "none", batches ? "some" : "none");
+    printf("wrong %d, given up %s, batches %s, largest %s\n", wrong, given_up ? "some" : "none",
+           batches ? "some" : "none", largest > 2 ? "of most calls" : "of a share");
     return wrong != 0;
 }

@@ -18,6 +18,7 @@ from inlay.loop.func import LoopFunction
 from inlay.machine.board import Board
 from inlay.machine.target import Target
 from inlay.passes.contract import PassContext
+from inlay.pipeline.batches import own_batches
 from inlay.pipeline.build_kernels import BuildOptions, host_requests
 from inlay.pipeline.building import build_options, explaining_options
 from inlay.pipeline.devices import DevicePart, copies_of, device_of_kernel, device_part, off_host, regions_of
@@ -37,7 +38,7 @@ from inlay.pipeline.state import state_properties
 from inlay.pipeline.tuned_use import tuned_use
 from inlay.runtime.calls import with_calls
 from inlay.runtime.extern import Extern
-from inlay.runtime.native import HAND_OFF, Callback
+from inlay.runtime.native import HAND_OFF, OWN_BATCHES, Callback
 from inlay.runtime.promise import BUDGET
 from inlay.runtime.streams import with_streams
 from inlay.runtime.trace import QUEUES
@@ -115,11 +116,19 @@ def compile_module(
                 **state_properties(module),
                 **({} if run.promise is None else {BUDGET: run.promise.to_json()}),
                 HAND_OFF: str(target.hand_off_ns),
+                **_of_batches(module, constant_bytes, target),
             },
             shapes=partial(generator.add_shapes, artifact.image),
         )
         program = with_streams(with_calls(program, part.calls, _owners(module, part)), part.streams)
     return Compilation(program, module, report, run, externs, part.functions)
+
+
+def _of_batches(module: Module, constant_bytes: int, target: Target) -> dict[str, str]:
+    """Return what the runtime is told of batches, where kernels have them."""
+    if all(kernel.batch is None for kernel in module.kernels.values()):
+        return {}
+    return {OWN_BATCHES: str(own_batches(constant_bytes, target))}
 
 
 def _building(setting: Setting, options: CompileOptions) -> BuildOptions:

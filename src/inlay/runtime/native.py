@@ -58,8 +58,11 @@ _DTYPE = attrgetter("dtype")
 _BF16, _STRING = DTYPE_CODES["bf16"], DTYPE_CODES["string"]
 HAND_OFF = "hand-off-ns"
 """The property of an executable that says `Settings.hand_off_ns`, where its board does."""
+OWN_BATCHES = "own-batches"
+"""The property that says `Settings.own_batches`."""
 _MOST_DIGITS = 18
 """Of a number that the runtime can hold."""
+_MOST_CALLS = (1 << 31) - 1
 
 Mode: TypeAlias = Literal["sequential", "parallel", "replay"]
 """How calls go through a program; see design 0010. All give the same results and failures."""
@@ -82,6 +85,9 @@ class Settings:
         hand_off_ns: kernels predicted to be shorter run in one part, on the calling thread. None: as long
             as the board says that the executable was compiled for, or `HAND_OFF_NS`. A kernel whose sizes
             were known to be shorter by the board has one part whatever is said here.
+        own_batches: of executables compiled with `batch=True`: with at least so many calls under way for each
+            thread, threads run batches of their own, of the calls that are ready, and do not wait for each
+            other; with fewer, and where it is 0, they share each batch. None: as the executable says.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
             threads; or on one thread in an order that `seed` picks. None: as the program suits, and
             where both of the first may, as earlier calls were faster.
@@ -101,6 +107,7 @@ class Settings:
     activations: int = 16
     waiting: int | None = None
     hand_off_ns: int | None = None
+    own_batches: int | None = None
     mode: Mode | None = None
     seed: int = 0
     trace: bool = False
@@ -114,9 +121,19 @@ class Settings:
 
     def completed(self, properties: Mapping[str, str]) -> Settings:
         """Return the settings with what an executable says of itself, where they say nothing."""
-        said = properties.get(HAND_OFF, "")
-        is_number = said.isascii() and said.isdecimal() and len(said) <= _MOST_DIGITS
-        return replace(self, hand_off_ns=int(said)) if self.hand_off_ns is None and is_number else self
+        found = self
+        if found.hand_off_ns is None:
+            found = replace(found, hand_off_ns=_number(properties, HAND_OFF))
+        if found.own_batches is None:
+            found = replace(found, own_batches=_number(properties, OWN_BATCHES))
+        return found
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    """Return the number that a property says, if it does."""
+    said = properties.get(name, "")
+    is_number = said.isascii() and said.isdecimal() and len(said) <= _MOST_DIGITS
+    return int(said) if is_number else None
 
 
 class NativeEngine:
@@ -156,6 +173,7 @@ class NativeEngine:
                 settings.races,
                 np.asarray,
                 _array,
+                min(settings.own_batches or 0, _MOST_CALLS),
             )
         except _runtime.Failure as failure:
             raise _error(failure) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 import inlay
 from inlay.bytecode.program import Program
 from inlay.ir.parser import parse_module
+from inlay.machine.target import host
 from inlay.ops.table import table
 from inlay.pipeline import batches as found_by
-from inlay.runtime.native import Settings
+from inlay.pipeline.batches import OWN_CALLS, own_batches
+from inlay.runtime.native import OWN_BATCHES, Settings
 from tests.boards import PARTED
 
 TREE = """
@@ -93,6 +96,19 @@ def test_parts_of_one_product_have_the_bits_of_running_alone() -> None:
     np.testing.assert_array_equal(
         batched.run({"depth": depth})["output"], plain.run({"depth": depth})["output"]
     )
+
+
+@pytest.mark.usefixtures("share_little")
+def test_threads_have_batches_of_their_own_where_the_last_cache_holds_all_weights() -> None:
+    module = parse_module(TREE, table())
+    said = [dict(inlay.compile(module, batch=b).program.properties).get(OWN_BATCHES) for b in (False, True)]
+    assert said == [None, str(OWN_CALLS)]
+    assert Settings().completed({OWN_BATCHES: "14"}).own_batches == 14
+    assert Settings(own_batches=3).completed({OWN_BATCHES: "14"}).own_batches == 3
+    assert Settings().completed({OWN_BATCHES: "-1"}).own_batches is None
+    small = replace(host(), l3_bytes=16)
+    assert own_batches(13, small) == 0
+    assert own_batches(12, small) == OWN_CALLS
 
 
 def test_what_shares_little_has_no_batch() -> None:

@@ -57,9 +57,9 @@ def alone(file: Path) -> Executable:
     return load_executable(file, threads=1, mode="sequential")
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_requests_share_kernels_and_keep_their_bits(file: Path, threads: int) -> None:
-    settings = Settings(threads=threads, trace=True)
+@pytest.mark.parametrize(("threads", "own"), [(1, None), (2, None), (2, 2), (3, 2)])
+def test_requests_share_kernels_and_keep_their_bits(file: Path, threads: int, own: int | None) -> None:
+    settings = Settings(threads=threads, own_batches=own, trace=True)
     together, by_itself = load_executable(file, settings=settings), alone(file)
     given = [inputs(i, 60 + 17 * i) for i in range(8)]
     expected = [by_itself.run(x)["y"] for x in given]
@@ -110,8 +110,9 @@ def test_rows_of_many_bytes_are_copied_by_all_threads(tmp_path: Path) -> None:
     assert any(event.name.endswith(".batch") for event in together.events())
 
 
-def test_who_is_given_up_takes_nobody_along(file: Path) -> None:
-    together, by_itself = load_executable(file, settings=Settings(threads=2)), alone(file)
+@pytest.mark.parametrize("own", [0, 1])
+def test_who_is_given_up_takes_nobody_along(file: Path, own: int) -> None:
+    together, by_itself = load_executable(file, settings=Settings(threads=2, own_batches=own)), alone(file)
     expected = by_itself.run(inputs(0, 300))["y"]
     for _ in range(3):
         late = [together.submit(inputs(0, 10**9), timeout=0.01) for _ in range(3)]

@@ -2,7 +2,7 @@
  *
  *     executable = load(path, buffer, threads, stack_bytes, cache_bytes, hand_off_ns,
  *                       check_constants, activations, callbacks, symbols, mode, chooses, seed,
- *                       has_events, checks, races, as_array, as_other)
+ *                       has_events, checks, races, as_array, as_other, own_batches)
  *     results = executable.call(entry, x, y, ...)
  *     results = executable.call_state(entry, pairs, x, y, ...)
  *     results, counts = executable.call_structured(entry, counts, codes, x, y, ...)
@@ -434,7 +434,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     module_state *state = PyModule_GetState(module);
     const char *path;
     PyObject *source, *callbacks, *symbols, *as_array = NULL, *as_other = NULL;
-    int threads, check_constants, activations;
+    int threads, check_constants, activations, own_batches = 0;
     Py_ssize_t path_bytes, stack_bytes, cache_bytes;
     long long hand_off_ns;
     int mode = 0, chooses = 0, has_events = 0, checks = 0, races = 0;
@@ -442,13 +442,13 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     inlay_ext_executable_t *self;
     allocfunc allocate;
     /* The path is bytes as the system has them, which need not be text. */
-    if (!PyArg_ParseTuple(arguments, "z#OinnLpiO!O!|ipKpppOO", &path, &path_bytes, &source, &threads,
+    if (!PyArg_ParseTuple(arguments, "z#OinnLpiO!O!|ipKpppOOi", &path, &path_bytes, &source, &threads,
                           &stack_bytes, &cache_bytes, &hand_off_ns, &check_constants, &activations,
                           &PyDict_Type, &callbacks, &PyDict_Type, &symbols, &mode, &chooses, &seed,
-                          &has_events, &checks, &races, &as_array, &as_other))
+                          &has_events, &checks, &races, &as_array, &as_other, &own_batches))
         return NULL;
     if (threads < 1 || stack_bytes < 0 || cache_bytes < 0 || activations < 1 || mode < 0 ||
-        mode > INLAY_REPLAY) {
+        mode > INLAY_REPLAY || own_batches < 0) {
         PyErr_SetString(PyExc_ValueError, "threads and activations are at least 1");
         return NULL;
     }
@@ -465,6 +465,7 @@ static PyObject *load(PyObject *module, PyObject *arguments)
     self->config.stack_bytes = (size_t)stack_bytes;
     self->config.cache_bytes = (size_t)cache_bytes;
     self->config.hand_off_ns = hand_off_ns;
+    self->config.own_batches = (uint32_t)own_batches;
     self->config.mode = (uint32_t)mode;
     self->config.chooses = (uint32_t)chooses;
     self->config.seed = seed;
