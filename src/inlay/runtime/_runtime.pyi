@@ -41,6 +41,7 @@ def load(
     races: bool = False,
     as_array: Callable[[Result], Any] = ...,
     as_other: Callable[[Result], Any] = ...,
+    own_batches: int = 0,
     /,
 ) -> Executable: ...
 def limited(flag: bytearray, deadline: int, function: Callable[[], _T], inside: bool = False, /) -> _T: ...
