@@ -5,8 +5,22 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from inlay.base.diagnostics import error
+from inlay.base.diagnostics import CompileError, error
 from inlay.runtime.native import MODES, MOST_THREADS, Mode, Settings
+
+_INT, _LONG = (1 << 31) - 1, (1 << 63) - 1
+_RANGES = {
+    "threads": (1, MOST_THREADS),
+    "stack_bytes": (0, _LONG),
+    "cache_bytes": (0, _LONG),
+    "activations": (1, _INT),
+    "waiting": (0, _INT),
+    "hand_off_ns": (0, _LONG),
+    "own_batches": (0, _INT),
+    "seed": (0, (1 << 64) - 1),
+}
+"""Fields of `Settings` that are integers, and their limits."""
+_MAY_BE_NONE = {"waiting", "hand_off_ns", "own_batches"}
 
 
 def usable_processors() -> int:
@@ -40,6 +54,7 @@ def chosen_settings(
         CompileError: `option.bad-value`, `option.no-effect`.
     """
     made = settings or Settings(threads=usable_processors())
+    _check(made)
     if threads is not None:
         check_threads(threads)
     if mode is not None and mode not in MODES:
@@ -48,13 +63,23 @@ def chosen_settings(
         raise error("option.bad-value", f"found seed={seed!r}, needed an integer of 64 bits")
     if seed is not None and (made.mode if mode is None else mode) != "replay":
         raise error("option.no-effect", "found a seed, which does nothing without mode='replay'")
-    if made.waiting is not None and not _is_integer(made.waiting, 0, 1 << 31):
-        raise error(
-            "option.bad-value", f"found waiting={made.waiting!r}, needed a number of requests or None"
-        )
     return replace(
         made,
         threads=made.threads if threads is None else threads,
         mode=made.mode if mode is None else mode,
         seed=made.seed if seed is None else seed,
     )
+
+
+def _check(settings: Settings) -> None:
+    """Refuse settings that cannot be, all of them at once."""
+    wrong: list[str] = []
+    for name, (low, high) in _RANGES.items():
+        value = getattr(settings, name)
+        if not (value is None and name in _MAY_BE_NONE) and not _is_integer(value, low, high):
+            none = " or None" if name in _MAY_BE_NONE else ""
+            wrong.append(f"found {name}={value!r}, needed an integer from {low} to {high}{none}")
+    if settings.mode is not None and settings.mode not in MODES:
+        wrong.append(f"found mode={settings.mode!r}, needed one of {', '.join(MODES)}")
+    if wrong:
+        raise CompileError(d for text in wrong for d in error("option.bad-value", text).diagnostics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inlay.base.diagnostics import error
 from inlay.bytecode.program import HostBody, Kernel
 from inlay.runtime.native import Mode
 
@@ -43,3 +44,18 @@ def mode_of(asked: Mode | None, kernels: Sequence[Kernel], *, devices: bool, thr
     if threads == 1 and not devices:
         return ModeChoice("sequential", "there is one thread, and no device beside it")
     return ModeChoice(None, "each call takes the mode that was faster")
+
+
+def check_own_batches(asked: int | None, kernels: Sequence[Kernel]) -> None:
+    """Refuse `Settings.own_batches` where no kernel has batches.
+
+    Raises:
+        CompileError: `option.no-effect`.
+    """
+    if asked and all(kernel.batch is None for kernel in kernels):
+        raise error(
+            "option.no-effect",
+            f"found own_batches={asked}, which does nothing here: no kernel of the executable runs several "
+            "calls as one",
+            hint="compile it with `batch=True`; kernels whose calls share few bytes of weights have no batch",
+        )

@@ -47,7 +47,7 @@ from inlay.runtime.extern import Extern, bind_externs
 from inlay.runtime.given import called, check_given, check_meant
 from inlay.runtime.growing import GrowingRuns, Updates
 from inlay.runtime.host_cpu import check_target
-from inlay.runtime.modes import mode_of
+from inlay.runtime.modes import check_own_batches, mode_of
 from inlay.runtime.native import NOT_DONE, Callback, Mode, NativeEngine, Settings, limited
 from inlay.runtime.pages import in_memory
 from inlay.runtime.promise import kept, promise_of
@@ -93,6 +93,7 @@ class Executable:
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
         properties = self._container.properties()
+        check_own_batches(settings.own_batches, self._container.kernels())
         settings = kept(promise_of(properties), settings.completed(properties), asked=chose_threads)
         self.threads = settings.threads
         self._requests = Requests(settings.activations, settings.waiting)

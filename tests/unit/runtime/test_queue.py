@@ -104,10 +104,27 @@ def test_a_session_that_runs_alone_may_not_queue_without_end() -> None:
     assert [m.result(30) for m in made] == [{}] * 2
 
 
-def test_a_bound_is_a_number() -> None:
-    with pytest.raises(CompileError) as caught:
-        executable_of(doubling(), callbacks={"dbl": dbl}, settings=Settings(waiting=-1))
+@pytest.mark.parametrize(
+    ("wrong", "value"),
+    [("waiting", -1), ("threads", 0), ("threads", True), ("activations", "4"), ("own_batches", -1)]
+    + [("hand_off_ns", 0.5), ("stack_bytes", 1 << 63), ("cache_bytes", None), ("seed", -1), ("mode", "fast")],
+)
+def test_settings_that_cannot_be_are_refused(wrong: str, value: object) -> None:
+    with pytest.raises(CompileError, match=f"found {wrong}={value!r}, needed ") as caught:
+        executable_of(doubling(), callbacks={"dbl": dbl}, settings=Settings(**{wrong: value}))
     assert caught.value.ids == ("option.bad-value",)
+
+
+def test_all_settings_that_cannot_be_are_told_at_once() -> None:
+    with pytest.raises(CompileError) as caught:
+        executable_of(doubling(), callbacks={"dbl": dbl}, settings=Settings(threads=0, activations=0))
+    assert caught.value.ids == ("option.bad-value",) * 2
+
+
+def test_batches_of_ones_own_need_batches() -> None:
+    with pytest.raises(CompileError, match="own_batches=2, which does nothing here") as caught:
+        executable_of(doubling(), callbacks={"dbl": dbl}, settings=Settings(own_batches=2))
+    assert caught.value.ids == ("option.no-effect",)
 
 
 def test_requests_are_awaited() -> None:
