@@ -93,12 +93,11 @@ class Executable:
         check_target(self._container.target())
         self.entries: tuple[Entry, ...] = self._container.entries()
         properties = self._container.properties()
-        check_own_batches(settings.own_batches, self._container.kernels())
+        kernels, devices = self._container.kernels(), bool(self._container.devices())
+        check_own_batches(settings.own_batches, kernels)
         settings = kept(promise_of(properties), settings.completed(properties), asked=chose_threads)
         self.threads = settings.threads
         self._requests = Requests(settings.activations, settings.waiting)
-        kernels = self._container.kernels()
-        devices = bool(self._container.devices())
         self.mode = mode_of(settings.mode, kernels, devices=devices, threads=settings.threads)
         settings = replace(settings, mode=self.mode.mode)
         self._externs = tuple(externs)  # what their addresses depend on must live
