@@ -198,7 +198,7 @@ static int run_together(inlay_activation_t *m, inlay_command_t *first, int64_t c
     error.message[0] = '\0';
     all.kernel = kernel->batch;
     all.number = first->number;
-    all.is_undivided = (uint32_t)is_alone;
+    all.is_undivided = is_alone;
     /* Fields are made for the kernel with most integers, which takes one more than this. */
     first->ints[kernel->n_ints] = calls;
     if (!measure(m, first, first->ints, &all.parts, &workspace)) return 0;

@@ -203,6 +203,7 @@ void inlay_gather_drop(inlay_activation_t *m)
     for (i = 0; i < batcher->n_kernels && batcher->n_gathered; i++) {
         inlay_gathered_t *gathered = &batcher->gathered[i];
         inlay_command_t **at = &gathered->first, *last = NULL;
+        const uint32_t count = gathered->count;
         while (*at) {
             inlay_command_t *c = *at;
             if (c->activation != m || !c->is_dropped) {
@@ -216,7 +217,7 @@ void inlay_gather_drop(inlay_activation_t *m)
             inlay_queue_push(&m->shared->ready, c);
         }
         gathered->last = last;
-        recount(batcher, gathered);
+        if (gathered->count != count) recount(batcher, gathered);
     }
     unlock(batcher);
 }
