@@ -200,7 +200,8 @@ uint32_t inlay_batcher_put(inlay_batcher_t *batcher, const inlay_visits_t *visit
 inlay_activation_t *inlay_batcher_next(inlay_batcher_t *batcher);
 /* Take what runs next as one of several calls; NULL for none. Without locks. */
 inlay_command_t *inlay_batcher_take(inlay_batcher_t *batcher, inlay_visits_t *visits);
-/* Without locks: run what was taken. Each command is complete then, and its call is to be visited. */
+/* Without locks: run what was taken, on this thread alone or on all. Each command is complete then, and its call
+ * is to be visited. */
 void inlay_batcher_run(inlay_command_t *first, int is_alone);
 /* With the lock taken, around a wait of a thread of the call: how long it may last. */
 int64_t inlay_batcher_patience(inlay_activation_t *m);

@@ -53,22 +53,17 @@ def chosen_settings(
     Raises:
         CompileError: `option.bad-value`, `option.no-effect`.
     """
-    made = settings or Settings(threads=usable_processors())
-    _check(made)
-    if threads is not None:
-        check_threads(threads)
-    if mode is not None and mode not in MODES:
-        raise error("option.bad-value", f"found mode={mode!r}, needed one of {', '.join(MODES)}")
-    if seed is not None and not _is_integer(seed, 0, (1 << 64) - 1):
-        raise error("option.bad-value", f"found seed={seed!r}, needed an integer of 64 bits")
-    if seed is not None and (made.mode if mode is None else mode) != "replay":
-        raise error("option.no-effect", "found a seed, which does nothing without mode='replay'")
-    return replace(
-        made,
-        threads=made.threads if threads is None else threads,
-        mode=made.mode if mode is None else mode,
-        seed=made.seed if seed is None else seed,
+    given = settings or Settings(threads=usable_processors())
+    made = replace(
+        given,
+        threads=given.threads if threads is None else threads,
+        mode=given.mode if mode is None else mode,
+        seed=given.seed if seed is None else seed,
     )
+    _check(made)
+    if seed is not None and made.mode != "replay":
+        raise error("option.no-effect", "found a seed, which does nothing without mode='replay'")
+    return made
 
 
 def _check(settings: Settings) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from inlay.base.diagnostics import error
 from inlay.bytecode.program import HostBody, Kernel
-from inlay.runtime.native import Mode
+from inlay.runtime.native import Mode, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,23 @@ def mode_of(asked: Mode | None, kernels: Sequence[Kernel], *, devices: bool, thr
     return ModeChoice(None, "each call takes the mode that was faster")
 
 
-def check_own_batches(asked: int | None, kernels: Sequence[Kernel]) -> None:
-    """Refuse `Settings.own_batches` where no kernel has batches.
+def check_own_batches(settings: Settings, kernels: Sequence[Kernel]) -> None:
+    """Refuse `own_batches` of settings where calls have no batches that threads could divide.
 
     Raises:
         CompileError: `option.no-effect`.
     """
-    if asked and all(kernel.batch is None for kernel in kernels):
+    if not settings.own_batches:
+        return
+    found = f"found own_batches={settings.own_batches}, which does nothing here: "
+    if all(kernel.batch is None for kernel in kernels):
         raise error(
             "option.no-effect",
-            f"found own_batches={asked}, which does nothing here: no kernel of the executable runs several "
-            "calls as one",
+            found + "no kernel of the executable runs several calls as one",
             hint="compile it with `batch=True`; kernels whose calls share few bytes of weights have no batch",
+        )
+    if settings.threads == 1 or settings.mode not in (None, "parallel") or settings.races:
+        raise error(
+            "option.no-effect",
+            found + "calls share batches on several threads, in parallel mode, and without the race detector",
         )

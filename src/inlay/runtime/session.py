@@ -94,7 +94,7 @@ class Executable:
         self.entries: tuple[Entry, ...] = self._container.entries()
         properties = self._container.properties()
         kernels, devices = self._container.kernels(), bool(self._container.devices())
-        check_own_batches(settings.own_batches, kernels)
+        check_own_batches(settings, kernels)
         settings = kept(promise_of(properties), settings.completed(properties), asked=chose_threads)
         self.threads = settings.threads
         self._requests = Requests(settings.activations, settings.waiting)

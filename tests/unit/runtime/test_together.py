@@ -110,6 +110,15 @@ def test_rows_of_many_bytes_are_copied_by_all_threads(tmp_path: Path) -> None:
     assert any(event.name.endswith(".batch") for event in together.events())
 
 
+@pytest.mark.parametrize(
+    "others", [{"threads": 1}, {"threads": 2, "mode": "sequential"}, {"threads": 2, "races": True}]
+)
+def test_batches_of_ones_own_are_refused_where_none_are_shared(file: Path, others: dict[str, object]) -> None:
+    with pytest.raises(InlayError, match="own_batches=2, which does nothing here: calls share") as found:
+        load_executable(file, settings=Settings(own_batches=2, **others))
+    assert found.value.ids == ("option.no-effect",)
+
+
 @pytest.mark.parametrize("own", [0, 1])
 def test_who_is_given_up_takes_nobody_along(file: Path, own: int) -> None:
     together, by_itself = load_executable(file, settings=Settings(threads=2, own_batches=own)), alone(file)
