@@ -23,7 +23,9 @@
  * all calls, whoever has time runs them by itself, all parts of the kernel and as many calls as its share, and
  * goes on with them, while others do so with the rest. Nobody waits for a thread whose processor does something
  * else meanwhile, and no batch is handed over. Each thread reads all weights then, so it is done where the last
- * cache holds them, and with rows enough to keep a thread busy (inlay_config_t.own_batches).
+ * cache holds them, and with rows enough to keep a thread busy (inlay_config_t.own_batches). It goes on until a
+ * third fewer calls are left: those that end are mostly followed by others, and to change the way for a moment
+ * makes a thread wait for the other's batch.
  *
  * While some calls are long at work on what does not gather, the others wait for them, but not for longer
  * than INLAY_BATCH_WAIT_NS.
@@ -53,6 +55,8 @@ static int64_t now(const inlay_batcher_t *batcher)
 /* A thread runs a batch of its own although this part of its share of all calls is elsewhere: calls end, and
  * begin, all the time. */
 #define SLACK_PART 2
+/* Calls are divided until this part of those from which on they are is missing. */
+#define MISSING_PART 3
 /* Threads of calls look together as often as one alone; each at least once in so many of its times. */
 #define MOST_PATIENCE 32
 
@@ -88,9 +92,15 @@ static int64_t due(const inlay_batcher_t *batcher)
 /* With the lock of the batcher: the calls of each thread, where threads run batches of their own; else 0. */
 static uint32_t share(const inlay_batcher_t *batcher)
 {
-    const uint32_t threads = batcher->threads;
-    if (threads < 2 || !batcher->own_batches || batcher->n_calls / threads < batcher->own_batches) return 0;
-    return (batcher->n_calls + threads - 1) / threads;
+    return batcher->is_divided ? (batcher->n_calls + batcher->threads - 1) / batcher->threads : 0;
+}
+
+/* With the lock of the batcher, when a call has come or gone: whether calls are divided among threads. */
+static void note_calls(inlay_batcher_t *batcher)
+{
+    const uint64_t enough = (uint64_t)batcher->threads * batcher->own_batches;
+    if (batcher->threads < 2 || batcher->n_calls < enough - enough / MISSING_PART) batcher->is_divided = 0;
+    if (batcher->threads > 1 && enough && batcher->n_calls >= enough) batcher->is_divided = 1;
 }
 
 /* With the lock of the batcher: whether a thread may run a batch by itself, of what is alike. */
@@ -145,6 +155,7 @@ static void depart(inlay_batcher_t *batcher, inlay_shared_t *shared)
     batcher->n_still -= shared->is_still;
     shared->is_still = 0;
     batcher->n_calls--;
+    note_calls(batcher);
     batcher->changed = now(batcher);
     batcher->call_ns += (batcher->changed - shared->joined - batcher->call_ns) / 8;
 }
@@ -221,6 +232,7 @@ void inlay_batcher_join(inlay_activation_t *m)
     if (batcher->n_expected < batcher->n_calls) batcher->n_expected = batcher->n_calls;
     batcher->threads = (uint32_t)m->config.parts;
     batcher->own_batches = m->config.own_batches;
+    note_calls(batcher);
     m->shared->is_joined = m->shared->is_member = 1;
     unlock(batcher);
 }

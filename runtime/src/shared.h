@@ -38,6 +38,7 @@ struct inlay_batcher {
     int64_t period;                 /* from one batch of a kernel to the next one of it, of the last batch; ns */
     uint32_t threads;               /* that a call may have */
     uint32_t own_batches;           /* calls for each of them, from which on they run batches of their own */
+    uint32_t is_divided;            /* they do */
     uint32_t n_carriers;            /* threads that go on with calls of others, and run batches */
     inlay_shared_t *first_visit, *last_visit; /* calls to be gone on with */
     int64_t since;                  /* when the last batch was taken or the first call came; ns */

@@ -1,5 +1,9 @@
-/* The thread pool under the thread sanitizer: rounds of parallel work, from two callers at once. */
+/* The thread pool under the thread sanitizer: rounds of parallel work, from two callers at once, and jobs. */
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +49,48 @@ static void *caller(void *argument)
     return (void *)(intptr_t)wrong;
 }
 
+/* ------------------------------------------------------------------------------------------ jobs */
+
+typedef struct counted {
+    inlay_job_t job; /* must be found from its address */
+    atomic_int runs, kept_away; /* kept_away: runs that could not go to all CPUs of the process */
+    int cpus;
+} counted_t;
+
+static int cpus(void)
+{
+#ifdef __linux__
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+    return 0;
+}
+
+static void run(inlay_job_t *job)
+{
+    counted_t *counted = (counted_t *)(void *)job; /* its first field */
+    if (cpus() != counted->cpus) atomic_fetch_add(&counted->kept_away, 1);
+    atomic_fetch_add(&counted->runs, 1);
+}
+
+/* Offer a job again and again, to workers that spin and to such that sleep; how often one was kept away. */
+static int offer_jobs(inlay_posix_t *pool)
+{
+    const struct timespec moment = {0, 20000}, pause = {0, 1000000};
+    counted_t counted;
+    int i;
+    memset(&counted, 0, sizeof counted);
+    counted.job.run = run;
+    counted.cpus = cpus();
+    for (i = 0; i < 50; i++) {
+        inlay_posix_threads.offer(pool, &counted.job);
+        while (atomic_load(&counted.runs) <= i) nanosleep(&moment, NULL);
+        if (i % 2) nanosleep(&pause, NULL);
+    }
+    inlay_posix_threads.withdraw(pool, &counted.job);
+    return atomic_load(&counted.kept_away);
+}
+
 int main(void)
 {
     int threads;
@@ -52,6 +98,11 @@ int main(void)
         inlay_posix_t *pool = inlay_posix_open(threads);
         pthread_t other;
         void *theirs, *ours;
+        int kept_away = threads > 1 ? offer_jobs(pool) : 0;
+        if (kept_away) {
+            printf("%d jobs were kept from a CPU with %d threads\n", kept_away, threads);
+            return 1;
+        }
         if (pthread_create(&other, NULL, caller, pool) != 0) return 2;
         ours = caller(pool);
         pthread_join(other, &theirs);

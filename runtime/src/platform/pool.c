@@ -13,8 +13,9 @@
  *
  * *Waiting* is spinning for a bounded time, helping with groups meanwhile, then sleeping. A worker with nothing
  * to do spins for about twice what waking it takes: so it is there for the next call of a program that calls
- * again at once, whose border alone takes 50 us where a list has 64 tensors. Workers and callers in
- * `inlay_pool_wait` sleep in one place (parking.c). A claim says which run it is for, so that a late comer
+ * again at once, whose border alone takes 50 us where a list has 64 tensors. Who spins now and then yields: with
+ * more threads than processors, another one may have work and wait for this very processor. Workers and callers
+ * in `inlay_pool_wait` sleep in one place (parking.c). A claim says which run it is for, so that a late comer
  * cannot touch the next one:
  *
  *     claims[g] = 2 * run      group g of that run is open
@@ -35,6 +36,8 @@
 #define SPIN_NS 30000
 #define WAIT_SPIN_NS 60000 /* of a caller: about as long as calls take from one batch to the next */
 #define IDLE_SPIN_NS 100000
+/* Turns of 64 pauses, 1 to 3 us each, from one yield to the next; a yield takes 0.3 us. */
+#define TURNS_TO_YIELD 4
 #define MAX_WORKERS 255
 
 struct inlay_lock {
@@ -47,7 +50,8 @@ typedef struct worker {
     struct inlay_pool *pool;
     pthread_t thread;
     sleeper_t sleeper;
-    int index, avoids; /* avoids: a CPU, or -1 */
+    int index;
+    atomic_int avoids; /* a CPU, or -1 */
 } worker_t;
 
 struct inlay_pool {
@@ -87,6 +91,11 @@ static void pause_cpu(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+static void yield_at_times(int turns)
+{
+    if (turns % TURNS_TO_YIELD == 0) sched_yield();
 }
 
 /* Threads do not survive a fork. How many there were on the way to this process is counted, for asking the
@@ -129,13 +138,26 @@ static void keep_away(inlay_pool_t *p, worker_t *worker)
 #ifdef __linux__
     cpu_set_t others = p->allowed;
     int here = sched_getcpu();
-    if (here == worker->avoids || here < 0 || !CPU_ISSET((size_t)here, &others)) return;
+    if (here == atomic_load_explicit(&worker->avoids, memory_order_relaxed) || here < 0 || !CPU_ISSET((size_t)here, &others)) return;
     CPU_CLR((size_t)here, &others);
     if (CPU_COUNT(&others) == 0) return;
-    worker->avoids = here;
+    atomic_store_explicit(&worker->avoids, here, memory_order_relaxed);
     pthread_setaffinity_np(worker->thread, sizeof others, &others);
 #else
     (void)p, (void)worker;
+#endif
+}
+
+/* Let a worker run anywhere, of itself before a job. That may take long, and whoever woke it may come to the CPU
+ * where it is: kept there, it would share that one while another one idles. */
+static void stay_anywhere(inlay_pool_t *p, worker_t *self)
+{
+#ifdef __linux__
+    if (atomic_load_explicit(&self->avoids, memory_order_relaxed) < 0) return;
+    atomic_store_explicit(&self->avoids, -1, memory_order_relaxed);
+    pthread_setaffinity_np(self->thread, sizeof p->allowed, &p->allowed);
+#else
+    (void)p, (void)self;
 #endif
 }
 
@@ -183,7 +205,7 @@ static int assist(inlay_pool_t *p, int own)
 
 /* ------------------------------------------------------------------------------------ jobs */
 
-static int run_job(inlay_pool_t *p)
+static int run_job(inlay_pool_t *p, worker_t *self)
 {
     inlay_job_t *job;
     if (atomic_load_explicit(&p->n_jobs, memory_order_relaxed) == 0) return 0;
@@ -198,6 +220,7 @@ static int run_job(inlay_pool_t *p)
     }
     pthread_mutex_unlock(&p->job_lock);
     if (!job) return 0;
+    stay_anywhere(p, self);
     job->run(job);
     pthread_mutex_lock(&p->job_lock);
     if (--job->running == 0) pthread_cond_broadcast(&p->job_done);
@@ -235,12 +258,13 @@ void inlay_pool_withdraw(inlay_pool_t *p, inlay_job_t *job)
 static void await(inlay_pool_t *p, worker_t *self, unsigned seen)
 {
     int64_t end = inlay_parking_now() + IDLE_SPIN_NS;
+    int turns = 0, i;
     while (inlay_parking_now() < end) {
-        int i;
         for (i = 0; i < 64; i++) {
             if (atomic_load_explicit(&p->events, memory_order_acquire) != seen) return;
             pause_cpu();
         }
+        yield_at_times(++turns);
     }
     inlay_parking_sleep(&p->parking, &self->sleeper, &p->events, seen, -1);
 }
@@ -253,7 +277,7 @@ static void *work(void *argument)
     for (;;) {
         unsigned seen = atomic_load(&p->events);
         if (atomic_load(&p->stop)) return NULL;
-        if (!run_job(p) && !assist(p, self->index + 1)) await(p, self, seen);
+        if (!run_job(p, self) && !assist(p, self->index + 1)) await(p, self, seen);
     }
 }
 
@@ -272,7 +296,7 @@ static int has_workers(inlay_pool_t *p)
             worker_t *worker = &p->worker[n];
             worker->pool = p;
             worker->index = n;
-            worker->avoids = -1;
+            atomic_store(&worker->avoids, -1);
             worker->sleeper.of = p;
             worker->sleeper.before = before_waking;
             if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
@@ -376,7 +400,7 @@ void inlay_pool_wake(inlay_pool_t *p, inlay_lock_t *lock)
 static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_t end)
 {
     const unsigned news = atomic_load(&p->events);
-    int happened = 0, i;
+    int happened = 0, turns = 0, i;
     if (atomic_fetch_add(&p->spinning, 1) == 0)
         do {
             for (i = 0; i < 64 && !happened; i++) {
@@ -386,6 +410,7 @@ static int spin(inlay_pool_t *p, const inlay_lock_t *lock, unsigned seen, int64_
                 pause_cpu();
             }
             happened = happened || assist(p, 0);
+            if (!happened) yield_at_times(++turns);
         } while (!happened && inlay_parking_now() < end);
     atomic_fetch_sub(&p->spinning, 1);
     return happened;

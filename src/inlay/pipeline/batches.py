@@ -32,10 +32,10 @@ from inlay.ops.table import OperatorTable
 
 LEAST_SHARED = 256 << 10
 """Bytes that the calls of a kernel have to share to gain from running as one."""
-OWN_CALLS = 14
+OWN_CALLS = 5
 """Calls for each thread from which on threads run batches of their own. Four rows keep a thread busy: a
-product of them with 8 MB of weights has 98 % of the peak (Zen 4). But of few calls too many are elsewhere at
-a time, and threads wait: 8 or 12 for each of two give up to 7 % fewer tokens so, 16 give 9 to 21 % more."""
+product of them with 8 MB of weights has 98 % of the peak (Zen 4). Some calls are always elsewhere; 8 decoders
+on two threads make as many tokens either way, from 10 on more so."""
 
 
 def own_batches(constant_bytes: int, target: Target) -> int:
