@@ -264,8 +264,9 @@ typedef struct inlay_config {
     uint32_t races;        /* whether accesses are compared: two that do not follow each other, or a
                               kernel that writes what it is said to read, end the call (INLAY_RACE) */
     uint32_t checks;       /* whether launches hold tensors against what code may touch */
-    uint32_t own_batches;  /* with at least so many calls for each part, threads that share a batcher run
-                              batches of their own and do not wait for each other; 0 for never */
+    uint32_t own_batches;  /* with at least so many calls for each part, and until a third fewer are left,
+                              threads that share a batcher run batches of their own and do not wait for
+                              each other; 0 for never */
     inlay_batcher_t *batcher; /* of activations whose calls run kernels together; NULL for none */
 } inlay_config_t;
 

@@ -55,7 +55,7 @@ static int64_t now(const inlay_batcher_t *batcher)
 /* A thread runs a batch of its own although this part of its share of all calls is elsewhere: calls end, and
  * begin, all the time. */
 #define SLACK_PART 2
-/* Calls are divided until this part of those from which on they are is missing. */
+/* Calls that are divided stay so until this part of what began it is missing. */
 #define MISSING_PART 3
 /* Threads of calls look together as often as one alone; each at least once in so many of its times. */
 #define MOST_PATIENCE 32
@@ -99,8 +99,8 @@ static uint32_t share(const inlay_batcher_t *batcher)
 static void note_calls(inlay_batcher_t *batcher)
 {
     const uint64_t enough = (uint64_t)batcher->threads * batcher->own_batches;
-    if (batcher->threads < 2 || batcher->n_calls < enough - enough / MISSING_PART) batcher->is_divided = 0;
-    if (batcher->threads > 1 && enough && batcher->n_calls >= enough) batcher->is_divided = 1;
+    const uint64_t needed = batcher->is_divided ? enough - enough / MISSING_PART : enough;
+    batcher->is_divided = batcher->threads > 1 && enough && batcher->n_calls >= needed;
 }
 
 /* With the lock of the batcher: whether a thread may run a batch by itself, of what is alike. */

@@ -138,7 +138,8 @@ static void keep_away(inlay_pool_t *p, worker_t *worker)
 #ifdef __linux__
     cpu_set_t others = p->allowed;
     int here = sched_getcpu();
-    if (here == atomic_load_explicit(&worker->avoids, memory_order_relaxed) || here < 0 || !CPU_ISSET((size_t)here, &others)) return;
+    if (here < 0 || here == atomic_load_explicit(&worker->avoids, memory_order_relaxed)) return;
+    if (!CPU_ISSET((size_t)here, &others)) return;
     CPU_CLR((size_t)here, &others);
     if (CPU_COUNT(&others) == 0) return;
     atomic_store_explicit(&worker->avoids, here, memory_order_relaxed);

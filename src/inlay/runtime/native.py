@@ -86,8 +86,9 @@ class Settings:
             as the board says that the executable was compiled for, or `HAND_OFF_NS`. A kernel whose sizes
             were known to be shorter by the board has one part whatever is said here.
         own_batches: of executables compiled with `batch=True`: with at least so many calls under way for each
-            thread, threads run batches of their own, of the calls that are ready, and do not wait for each
-            other; with fewer, and where it is 0, they share each batch. None: as the executable says.
+            thread, and until a third fewer are left, threads run batches of their own, of the calls that are
+            ready, and do not wait for each other; with fewer, and where it is 0, they share each batch. None:
+            as the executable says.
         mode: one kernel after the other; or each as soon as its inputs are there, on `threads`
             threads; or on one thread in an order that `seed` picks. None: as the program suits, and
             where both of the first may, as earlier calls were faster.
